@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import DEPLOYMENT, NETWORK_POLICY, SERVICE, Manifest, Ref
 from inference_operator.objects.engine_key import asked_key
@@ -109,6 +110,13 @@ def test_what_both_sides_must_have_equal_changes_the_revision_of_both(changed: M
     assert told(after, ENGINES)["revision"] == told(after, PREFILLS)["revision"]
 
 
+def test_without_a_commit_the_roles_never_meet() -> None:
+    """Engines that start at different times may load different commits of a branch."""
+    raw = asked()
+    result = planned(inputs(raw, children=[model_known(raw)]))
+    assert told(result, ENGINES)["revision"] != told(result, PREFILLS)["revision"]
+
+
 def test_engines_ask_for_the_key_which_routers_send_and_check() -> None:
     result = planned(given(asked()))
     config = result.desired[CONFIG]["data"]["haproxy.cfg"]
@@ -209,6 +217,14 @@ def test_what_does_not_go_together_is_refused_by_its_field(field: str, spec: Man
 def test_arguments_of_prefill_engines_need_no_right_that_nobody_checks() -> None:
     message = refusal(asked({"prefill": {"engine": {"args": ["--seed=1", "--middleware=os.system"]}}}))
     assert message.startswith("spec.disaggregation.prefill.engine.args[1]: Only arguments that everybody may set")
+
+
+def test_the_policy_counts_the_gpus_of_both_roles() -> None:
+    start = inputs(inference_deployment()).settings
+    settings = start.model_copy(update={"policy": AdministratorPolicy.model_validate({"gpus": {"most": 3}})})
+    message = refusal(asked(replicas=2), settings=settings)
+    assert "allows 3 GPUs of one resource, and this needs 4: 2 engines of 1 each, and 2 of the other role." in message
+    assert isinstance(outcome(given(asked(), settings=settings)), Planned)
 
 
 def test_without_keys_of_engines_it_is_refused() -> None:

@@ -41,13 +41,18 @@ def refusal_of_policy(
     return all_of(refusals) if refusals else None
 
 
-def refusal_of_gpus(spec: Spec, policy: AdministratorPolicy, *, per_engine: int) -> Refusal | None:
-    """Why the policy does not allow the sizes that were computed for a specification; None if it allows them."""
+def refusal_of_gpus(spec: Spec, policy: AdministratorPolicy, *, per_engine: int, others: int = 0) -> Refusal | None:
+    """Why the policy does not allow the sizes that were computed for a specification; None if it allows them.
+
+    Args:
+        others: GPUs of the engines of other roles.
+    """
     most, engines = policy.gpus.most, spec.most_replicas
-    if most is None or per_engine * engines <= most:
+    if most is None or per_engine * engines + others <= most:
         return None
     asked = f"{engines} engine of {per_engine}" if engines == 1 else f"{engines} engines of {per_engine} each"
-    problem = f"allows {most} GPUs of one resource, and this needs {per_engine * engines}: {asked}."
+    more = f", and {others} of the other role" if others else ""
+    problem = f"allows {most} GPUs of one resource, and this needs {per_engine * engines + others}: {asked}{more}."
     return _of_gpus(spec, policy, problem, _SIZED_CURE)
 
 

@@ -12,4 +12,4 @@ def revision_annotation(revision: str) -> dict[str, str]:
 
 def kv_revision(template: Manifest) -> str:
     """The revision of a template; empty for engines that get and give no KV cache."""
-    return annotations(template).get(_ANNOTATION, "")
+    return str(annotations(template).get(_ANNOTATION, ""))

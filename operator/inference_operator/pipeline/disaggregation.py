@@ -11,7 +11,6 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.rights import unsafe_arguments
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import Attention, ModelFacts
-from inference_operator.models.source import HubModel
 from inference_operator.objects.names import PREFILL
 from inference_operator.planning.role_plan import RolePlan
 from inference_operator.roles.context import RoleContext
@@ -77,9 +76,6 @@ def refusal_of_transfer(
         return None if plan.is_kept else _refused(FIELD, "The model's files are not known, and so not its KV cache.")
     if problem := _of_cache(context.engine.as_served(facts, context.spec.stated.engine)):
         return _refused(FIELD, f"{problem} are not sent from engine to engine.")
-    if isinstance(context.source, HubModel) and not plan.pinned.commit and not plan.is_kept:
-        problem = "The model's commit is not known: engines that start at another time could load another one."
-        return Refusal(Reason.INVALID_SPEC, "spec.model.revision", problem, "Wait until the hub answers.")
     return None
 
 

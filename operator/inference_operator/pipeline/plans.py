@@ -27,7 +27,8 @@ def planned(
     path = routing(inputs, shared.stated)
     roles: list[Role] = []
     for state in states:
-        decided = _role(inputs, state, model.findings, path)
+        others = sum(role.plan.plan.gpus_per_replica * role.context.spec.stated.most_replicas for role in roles)
+        decided = _role(inputs, state, model.findings, path, others=others)
         if isinstance(decided, Refusal):
             return decided
         roles.append(decided)
@@ -43,14 +44,18 @@ def planned(
     )
 
 
-def _role(inputs: Inputs, state: PlanState, model: ModelFindings, path: Routing) -> Role | Refusal:
-    """One role with its plan; refused if it has none, or if the policy, an engine or the nodes do not allow it."""
+def _role(inputs: Inputs, state: PlanState, model: ModelFindings, path: Routing, *, others: int) -> Role | Refusal:
+    """One role with its plan; refused if it has none, or if the policy, an engine or the nodes do not allow it.
+
+    Args:
+        others: GPUs of the roles before it.
+    """
     plan = role_plan(state, model)
     if isinstance(plan, Refusal):
         return of_prefill(state.context, plan)
     stated, sizes = state.context.spec.stated, plan.pinned.plan
-    if refusal := refusal_of_gpus(stated, inputs.settings.policy, per_engine=sizes.gpus_per_replica):
-        return refusal
+    if refusal := refusal_of_gpus(stated, inputs.settings.policy, per_engine=sizes.gpus_per_replica, others=others):
+        return of_prefill(state.context, refusal)
     if refusal := refusal_of_groups(inputs, state.context.engine, stated, sizes):
         return refusal
     if refusal := refusal_of_transfer(state.context, plan, model.facts):

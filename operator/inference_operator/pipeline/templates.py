@@ -133,13 +133,17 @@ def _templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_t
 
 
 def _of_plan(context: RoleContext, transfer: KVTransfer, plan: PinnedPlan) -> KVTransfer:
-    """The transfer between engines of this plan and others of the same image and commit."""
+    """The transfer between engines of this plan and others of the same image and commit.
+
+    Where no commit of the hub is known, engines that start at different times may load different ones: they never meet.
+    """
     key, domain = context.owner.key, context.settings.cluster_domain
     host = service_host(router_name(key.name), key.namespace, cluster_domain=domain)
     decodes = transfer.role is TransferRole.DECODE
+    commit = plan.commit or (transfer.role.name if isinstance(context.source, HubModel) else "")
     return replace(
         transfer,
-        revision=content_hash([transfer.revision, plan.image, plan.commit]),
+        revision=content_hash([transfer.revision, plan.image, commit]),
         prefill_url=f"http://{host}:{PREFILL_PORT}" if decodes else "",
     )
 
