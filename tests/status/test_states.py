@@ -24,6 +24,7 @@ from tests.status.exposure_states import EXPOSURE_STATES
 from tests.status.group_states import GROUP_STATES
 from tests.status.job_states import JOB_STATES
 from tests.status.paused_states import PAUSED_STATES
+from tests.status.prefill_states import PREFILL_STATES
 from tests.status.rolling_states import ROLLING_STATES
 from tests.status.router_states import ROUTER_STATES
 from tests.status.scaling_states import SCALING_STATES
@@ -70,6 +71,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
     **DOWNLOAD_STATES,
     **JOB_STATES,
     **ADAPTER_STATES,
+    **PREFILL_STATES,
     **VERIFICATION_STATES,
     **AUTOSCALER_STATES,
     **EXPOSURE_STATES,
