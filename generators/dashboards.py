@@ -583,6 +583,24 @@ ROUTER = Dashboard(
             nothing="router.keys is not set, and router.usage is not Enabled",
         ),
         Panel(
+            "Prompts by where they were computed",
+            "At decode engines, with disaggregation: at a prefill engine, or here and why",
+            "reqps",
+            {"{{place}} {{cause}}": f"sum by (place, cause) (rate(inference_operator_engine_prefills_total{ONE}{R}))"},
+            nothing="spec.disaggregation is not set",
+        ),
+        Panel(
+            "Time at prefill engines, and until the first token",
+            "95 % of the prompts that a prefill engine computed",
+            "s",
+            {
+                name: "histogram_quantile(0.95, sum by (le) "
+                f"(rate(inference_operator_engine_prefill_{part}_seconds_bucket{ONE}{R})))"
+                for name, part in (("first step", "leg"), ("first token", "age"))
+            },
+            nothing="spec.disaggregation is not set",
+        ),
+        Panel(
             "Answers whose tokens are not counted",
             "Answers per second without them, with router.usage",
             "reqps",

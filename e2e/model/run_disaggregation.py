@@ -404,33 +404,6 @@ async def paused(run: Run) -> None:
     await drained(run)
 
 
-async def reused(run: Run) -> None:
-    """The limit: a prefill engine that gives blocks away before its lease ends has another prompt's answer given.
-
-    Here the forwarder gives an answer a second time, after its blocks were given away: no clock can show it.
-    """
-    prompt, old = run.prompt(), list[Answer]()
-
-    async def keep(status: int, text: bytes) -> Answer:
-        old.append((status, text))
-        return 503, b""
-
-    async def again(status: int, text: bytes) -> Answer:  # noqa: ARG001 - a hook
-        return old[0]
-
-    run.after = keep
-    await run.equal("refused", prompt)
-    run.after = None
-    await asyncio.sleep(run.job["lease"] + 2)
-    await asyncio.gather(*(run.ask(run.prompt(150), cache_salt=uuid.uuid4().hex) for _ in range(48)))
-    run.after = again
-    status, text = await run.ask(prompt, cache_salt=uuid.uuid4().hex)
-    run.after = None
-    expected = await run.alone(prompt)
-    assert status == 200
-    assert text != expected[1], "the limit of docs/explanation/scope.md is gone: remove it there"
-
-
 async def off(run: Run) -> None:
     """An engine without a connector, and so without the middleware: parameters of clients change nothing."""
     run.prefill.kill()
@@ -445,7 +418,7 @@ async def off(run: Run) -> None:
 CASES: dict[str, Callable[[Run], Awaitable[None]]] = {
     case.__name__: case
     for case in (
-        *(equality, hostile, revision, silent, silent_read, gone, late, paused, reused),
+        *(equality, hostile, revision, silent, silent_read, gone, late, paused),
         *(dead_in_the_step, dead_before_the_read, other_version, garbage, off),
     )
 }
