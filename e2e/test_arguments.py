@@ -11,7 +11,6 @@ from e2e.deploy import stack
 from e2e.engines import vllm_options
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
-from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.request_limits import NO_HOST
 from inference_operator.manifest import Manifest
 from inference_operator.models.catalogue import entry
@@ -21,6 +20,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 from tests.engines.test_vllm_adapters import LOCAL_ONLY, OF_HUB
+from tests.testing.managed_flags import managed_flag
 
 SAMPLES = [
     path

@@ -9,8 +9,8 @@ import pytest
 
 from bench import gpu
 from bench.startups import FILE, Startup, case
-from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.hardware.offers import GpuOffer
+from tests.testing.managed_flags import managed_flag
 
 RECORDED = Path(__file__).parent / "vllm_output" / "start.txt"
 ON_GPU = """\

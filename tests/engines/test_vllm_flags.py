@@ -8,7 +8,6 @@ from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.vllm.arguments import (
     has_known_options,
-    managed_flag,
     refusal_of_args,
     refusal_of_env,
 )
@@ -24,6 +23,7 @@ from inference_operator.engines.vllm.options import OPTIONS, SPELLINGS, nearest,
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.settings import Settings
 from tests.testing.for_each import for_each
+from tests.testing.managed_flags import managed_flag
 
 KNOWN, FOREIGN = "docker.io/vllm/vllm-openai:v0.32.0", "example.com/vllm:mine"
 TABLES = {

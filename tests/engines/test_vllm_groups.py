@@ -26,7 +26,6 @@ from inference_operator.engines.group.options import EndCause, Options
 from inference_operator.engines.group.peers import Visitors
 from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.programs import PROGRAMS_VARIABLE
-from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS
 from inference_operator.engines.vllm.groups import HOST_IP, WORKER_ARGS
 from inference_operator.engines.vllm.options import SPELLINGS
@@ -35,6 +34,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan, unchecked_plan
 from inference_operator.sizing.shape import ParallelSizes, SizingInputs
 from tests.engines.contract import SERVED, TIMEOUTS
+from tests.testing.managed_flags import managed_flag
 
 PARALLEL = ParallelSizes(tensor=8, pipeline=2, nodes=2)
 PLAN = replace(unchecked_plan(SizingInputs(8)), parallel=PARALLEL, gpus_per_replica=16)

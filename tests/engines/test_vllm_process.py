@@ -8,7 +8,6 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.router import MAX_ROUTERS
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
-from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
 from inference_operator.engines.vllm.memory import CPU_SEQUENCES, LARGE_SEQUENCES
 from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
@@ -25,6 +24,7 @@ from inference_operator.router.process import METRICS_PORTS
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingInputs
+from tests.testing.managed_flags import managed_flag
 
 TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
 

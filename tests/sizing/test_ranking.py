@@ -6,11 +6,11 @@ import pytest
 
 from bench.choices import choices
 from inference_operator.api.engine_profile import EngineProfile
-from inference_operator.sizing.choice import choose, options_for
-from inference_operator.sizing.fitting import MOST_UNLINKED
+from inference_operator.sizing.choice import choose
+from inference_operator.sizing.fitting import MOST_UNLINKED, Pool
 from inference_operator.sizing.fleet import by_cost, fleet_plan
 from inference_operator.sizing.gpu_plan import GpuPlan
-from inference_operator.sizing.ranking import CLEAR_GAIN, LEAST_CACHE
+from inference_operator.sizing.ranking import CLEAR_GAIN, LEAST_CACHE, Option, option_of
 from inference_operator.sizing.serving import Load, serving
 from inference_operator.sizing.shape import Objective, ParallelSizes, Shape, SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
@@ -22,6 +22,14 @@ def plan(name: str, gpus: str, **inputs: object) -> GpuPlan:
     found = choose(model(name), pool(gpus), on_gpus, SizingInputs(**inputs))  # type: ignore[arg-type]
     assert isinstance(found, GpuPlan), found.message
     return found
+
+
+def options_for(name: str, gpus: str) -> list[Option]:
+    """All sizes on GPUs of one kind that hold the target."""
+    (offer,), inputs = pool(gpus), SizingInputs()
+    of_kind = Pool(model(name), offer, on_gpus(offer))
+    found = (of_kind.at_target(inputs, parallel) for parallel in of_kind.parallels(inputs))
+    return [option_of(of_kind, one, inputs) for one in found if one]
 
 
 def test_no_plan_is_below_the_floor_that_another_size_keeps() -> None:
@@ -74,7 +82,7 @@ def test_the_longest_context_of_the_largest_group_is_taken_where_the_target_does
 
 
 def test_more_gpus_need_a_clear_gain() -> None:
-    options = options_for(model(DENSE), pool("H100:8"), on_gpus, SizingInputs())
+    options = options_for(DENSE, "H100:8")
     rates = {one.gpus: one.served.requests / one.gpus for one in options if one.served}
     assert plan(DENSE, "H100:8").gpus_per_replica == 1
     assert all(rates[number] < CLEAR_GAIN * rates[1] for number in (2, 4, 8))
@@ -117,7 +125,7 @@ def test_if_nothing_keeps_the_objective_the_least_time_of_a_token_decides() -> N
     assert chosen.step is not None
     served, _, keeps = serving(chosen.step, chosen.budget).best(Load(), Objective(tpot=0.001))
     assert not keeps
-    others = options_for(model("meta-llama/Llama-3.3-70B-Instruct"), pool("L40S:8"), on_gpus, SizingInputs())
+    others = options_for("meta-llama/Llama-3.3-70B-Instruct", "L40S:8")
     assert served.tpot <= CLEAR_GAIN * min(one.tpot for one in others)
 
 

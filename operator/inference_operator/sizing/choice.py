@@ -74,18 +74,6 @@ def _divided(
     return None
 
 
-def options_for(facts: ModelFacts, offers: Sequence[GpuOffer], on_gpus: OnGpus, inputs: SizingInputs) -> list[Option]:
-    """All sizes on the offers that hold the target, on as few nodes as any of them.
-
-    None for requested sizes that the model does not allow.
-    """
-    pools = _usable([Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)], inputs)
-    if not pools or wrong_size(pools, inputs):
-        return []
-    tries = ((tried, division) for tried, same in _tries(facts, inputs) for division in same)
-    return next((options for tried, division in tries if (options := _options(pools, tried, division))), [])
-
-
 def _tries(facts: ModelFacts, inputs: SizingInputs) -> Iterator[tuple[SizingInputs, Sequence[Division]]]:
     """The divisions over nodes to try; for a model with states all of them once more, with few sequences in a batch."""
     smallest = replace(inputs, least_sequences=1)

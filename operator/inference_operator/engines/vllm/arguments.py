@@ -34,15 +34,6 @@ def has_known_options(image: str) -> bool:
     return version_of_image(image) == VERSION
 
 
-def managed_flag(argument: str) -> str | None:
-    """The managed flag that an argument sets, in any spelling; None if it sets none.
-
-    An abbreviation of a managed flag sets that flag, or vLLM refuses it as ambiguous.
-    """
-    option = written_option(argument)
-    return _among(resolve_option(option), MANAGED_FLAGS) if option else None
-
-
 def refusal_of_args(args: Sequence[str], *, image: str, allowed: Collection[str] = ()) -> Refusal | None:
     """The refusal of the first argument that users may not set, or None.
 
