@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.choices import choices
+from bench.choices import Choice, choices
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.fitting import MOST_UNLINKED, Pool
@@ -14,6 +14,7 @@ from inference_operator.sizing.ranking import CLEAR_GAIN, LEAST_CACHE, Option, o
 from inference_operator.sizing.serving import Load, serving
 from inference_operator.sizing.shape import Objective, ParallelSizes, Shape, SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
+from tests.sizing.test_steptime import check_room
 
 MOE, DENSE = "openai/gpt-oss-120b", "Qwen/Qwen3-8B"
 
@@ -32,11 +33,24 @@ def options_for(name: str, gpus: str) -> list[Option]:
     return [option_of(of_kind, one, inputs) for one in found if one]
 
 
-def test_no_plan_is_below_the_floor_that_another_size_keeps() -> None:
-    found = list(choices())
+@pytest.fixture(scope="module")
+def found() -> list[Choice]:
+    """The choice of each model of the catalogue on each kind of GPU."""
+    return list(choices())
+
+
+def test_no_plan_is_below_the_floor_that_another_size_keeps(found: list[Choice]) -> None:
     assert [(one.model, one.gpu) for one in found if one.below_floor] == []
     assert any(one.chosen.gpus_per_replica > one.smallest.gpus_per_replica for one in found)
     assert not any(one.chosen.gpus_per_replica < one.smallest.gpus_per_replica for one in found)
+
+
+@pytest.mark.parametrize("load", [Load(500, 20), Load(1732, 50)], ids=str)
+def test_the_first_token_is_no_limit_of_a_plan_while_less_than_half_of_the_room_is_used(
+    found: list[Choice], load: Load
+) -> None:
+    engines = [serving(one.chosen.step, one.chosen.budget) for one in found if one.chosen.step]
+    assert sum(check_room(engine, load) for engine in engines) > 0, "the test says nothing without such a plan"
 
 
 def test_the_smallest_size_that_starves_the_cache_loses_and_is_named() -> None:
