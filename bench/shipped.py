@@ -3,7 +3,9 @@
 The shipped form is the computed target with its correction, from the lengths of typical requests on. Each rival runs at
 its documented default, where it has one, and with a row of targets, of which the best one for the trace is taken in
 hindsight: GPU-hours are compared at the SLO that the shipped form kept. The attainable share is that of the requests
-that a lone engine would answer in time. The shipped form also starts with a target that is wrong by four.
+that a lone engine would answer in time. Of the prompts of Mooncake's traces, a prefix cache has a third and two
+thirds; the generated embeddings are those of a pooling model. The shipped form also starts with a target that is wrong
+by four.
 
 With `--quick`, one seed of two short generated workloads and few targets: about a minute. With `--traces DIR`, the
 files of `TRACES` that are there are replayed too (`bench/autoscaling.py` says where they come from).
@@ -22,16 +24,17 @@ import numpy as np
 
 from bench.autoscaling import BURST_AIM, DIURNAL_AIM, Scenario, computed_target, initial_replicas
 from bench.figures import Figure, at_least, at_most, json_of, parser_of, shown
-from bench.fleet_simulation import Fleet, Replay, Scaler, Workload, replay
+from bench.fleet_simulation import EngineModel, Fleet, Replay, Scaler, Workload, replay
 from bench.scaling_curves import Point, hours_at
 from bench.scaling_ours import OBJECTIVE, shipped
 from bench.scaling_rules import aibrix, hpa, keda, knative, kubeai, outstanding, waiting, workload_variant
 from bench.serving_model import serving_of
-from bench.traces import Format, day, flash, long_tail, read
+from bench.traces import Format, day, embeddings, flash, long_tail, read
 from inference_operator.sizing.serving import TYPICAL_LOAD
 
 SLO_AIM, DEFAULT_AIM, WRONG_AIM = 0.5, 0.8, 1.15
 """Points below the attainable share; GPU-hours over those of a rival at its default; GPU-hours from a wrong start."""
+POOLING = "embeddings"
 WRONG = (0.25, 4.0)
 LEARNT_SECONDS = 3600.0
 """A wrong start is judged from here on."""
@@ -83,15 +86,20 @@ TRACES = (
 
 def scenarios(args: Namespace) -> Iterator[Scenario]:
     """The workloads with each start time; the reference of the rivals' targets is that for mean lengths."""
-    made: dict[str, Callable[[int], Workload]] = {"day": day, "flash": flash, "long tail": long_tail}
+    made: dict[str, Callable[[int], Workload]] = {
+        "day": day,
+        "flash": flash,
+        "long tail": long_tail,
+        POOLING: embeddings,
+    }
     if args.quick:
         made = {"long tail": partial(long_tail, seconds=3600.0), "flash": partial(flash, step_seconds=300.0)}
     for source in TRACES if args.traces else ():
         if (args.traces / source.file).exists():
             made[source.file.split(".")[0]] = partial(source.workload, args.traces)
     for start in args.starts:
-        fleet = Fleet(start_seconds=start)
         for name, work in made.items():
+            fleet = Fleet(EngineModel(decodes=name != POOLING), start)
             if not args.only or name in args.only:
                 target = computed_target(work(0), fleet)
                 yield Scenario(f"{name}, {start:.0f} s", work, target, fleet, bursts=name == "flash")

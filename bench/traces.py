@@ -114,22 +114,14 @@ def flash(seed: int, *, step_seconds: float = 1200.0) -> Workload:
 def day(seed: int, *, seconds: float = 14_400.0) -> Workload:
     """A day in four hours: from 4 to 28 requests per second and back, in lines of 10 minutes as traces have them."""
     random = np.random.default_rng([seed, 3])
-    width = 600.0
-    middles = np.arange(width / 2, seconds, width)
-    rates = (16 - 12 * np.cos(2 * np.pi * middles / seconds)) * random.lognormal(0, 0.1, len(middles))
-    arrivals = [n * width + _gamma(float(rate), width, ARRIVAL_CV, random) for n, rate in enumerate(rates)]
-    times = np.concatenate(arrivals)
+    times = _in_lines(16, 12, 0.1, seconds, random)
     return Workload("day", times, *_lengths(len(times), random), seconds)
 
 
 def long_tail(seed: int, *, seconds: float = 10_800.0) -> Workload:
     """From 3 to 15 requests per second and back, with prompts of a heavy tail: a median of 545, 1 % beyond 11,000."""
     random = np.random.default_rng([seed, 4])
-    width = 600.0
-    middles = np.arange(width / 2, seconds, width)
-    rates = (9 - 6 * np.cos(2 * np.pi * middles / seconds)) * random.lognormal(0, 0.15, len(middles))
-    arrivals = [n * width + _gamma(float(rate), width, ARRIVAL_CV, random) for n, rate in enumerate(rates)]
-    times = np.concatenate(arrivals)
+    times = _in_lines(9, 6, 0.15, seconds, random)
     prompts = np.clip(random.lognormal(6.3, 1.3, len(times)), 1, 100_000).round()
     outputs = np.clip(random.lognormal(5.0, 1.0, len(times)), 1, 4000).round()
     return Workload("long tail", times, prompts, outputs, seconds)
@@ -138,11 +130,7 @@ def long_tail(seed: int, *, seconds: float = 10_800.0) -> Workload:
 def embeddings(seed: int, *, seconds: float = 7200.0) -> Workload:
     """Documents of a pooling model, from 20 to 120 a second and back: a median of 245 tokens, 1 % beyond 2,500."""
     random = np.random.default_rng([seed, 5])
-    width = 600.0
-    middles = np.arange(width / 2, seconds, width)
-    rates = (70 - 50 * np.cos(2 * np.pi * middles / seconds)) * random.lognormal(0, 0.15, len(middles))
-    arrivals = [n * width + _gamma(float(rate), width, ARRIVAL_CV, random) for n, rate in enumerate(rates)]
-    times = np.concatenate(arrivals)
+    times = _in_lines(70, 50, 0.15, seconds, random)
     prompts = np.clip(random.lognormal(5.5, 1.0, len(times)), 1, 8000).round()
     return Workload("embeddings", times, prompts, np.ones(len(times)), seconds)
 
@@ -152,6 +140,14 @@ def _lengths(count: int, random: np.random.Generator) -> tuple[Floats, Floats]:
     prompts = np.clip(random.lognormal(6.5, 1.0, count), 1, 8000).round()
     outputs = np.clip(random.lognormal(5.3, 0.8, count), 1, 2000).round()
     return prompts, outputs
+
+
+def _in_lines(mean: float, swing: float, noise: float, seconds: float, random: np.random.Generator) -> Floats:
+    """Arrival times of a day of so many seconds, with a rate for each 10 minutes as traces have them."""
+    width = 600.0
+    middles = np.arange(width / 2, seconds, width)
+    rates = (mean - swing * np.cos(2 * np.pi * middles / seconds)) * random.lognormal(0, noise, len(middles))
+    return np.concatenate([n * width + _gamma(float(rate), width, ARRIVAL_CV, random) for n, rate in enumerate(rates)])
 
 
 def _gamma(rate: float, seconds: float, cv: float, random: np.random.Generator) -> Floats:

@@ -187,7 +187,7 @@ def _asked_again(own: ScalingSettings, *, lasts: int) -> list[int]:
 @pytest.mark.parametrize("seed", range(5))
 def test_two_services_that_lack_gpus_ask_for_one_number_each_until_they_get_them(seed: int) -> None:
     """Both need 8 engines, of 12 that exist. Clients wait in a queue that is full, and leave it at random."""
-    chance, gpus = Random(seed), 12  # noqa: S311 - a repeatable draw
+    chance, gpus = Random(seed), 12  # noqa: S311 - no secret
     services = [Fleet(replicas=4, starts=False) for _ in range(2)]
     asked: list[list[int]] = [[], []]
     for _ in range(720):

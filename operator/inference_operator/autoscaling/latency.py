@@ -62,8 +62,8 @@ class LatencyWindow:
         if at <= self.since or not counts:
             return replace(self, at=at, last={**self.last, **engines})
         pairs = [(former, now) for uid, now in engines.items() if (former := self.last.get(uid))]
-        return LatencyWindow(
-            since=self.since,
+        return replace(
+            self,
             at=at,
             ttft=_grown(self.ttft, ((a.ttft, b.ttft) for a, b in pairs)),
             tpot=_grown(self.tpot, ((a.tpot, b.tpot) for a, b in pairs)),
@@ -71,8 +71,6 @@ class LatencyWindow:
             answers=_grown(self.answers, ((a.answers, b.answers) for a, b in pairs)),
             tokens=_counted(self.tokens, ((a.tokens, b.tokens) for a, b in pairs)),
             last={**self.last, **engines},
-            fell=self.fell,
-            judged=self.judged,
         )
 
     def restarted(
