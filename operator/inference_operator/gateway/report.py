@@ -14,7 +14,7 @@ from inference_operator.router.service import url
 from inference_operator.sentences import sentences
 from inference_operator.status.events import Event, event_of
 from inference_operator.status.observation import ConditionVerdict
-from inference_operator.status.report import RECHECK, Report, Requeue, condition_of
+from inference_operator.status.report import RECHECK, Report, Requeue, after_failures, condition_of
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.workload import WorkloadView
 
@@ -154,8 +154,8 @@ def _first(results: Sequence[WriteResult], kind: type[ResultT]) -> ResultT | Non
 
 
 def _requeue(inputs: GatewayInputs, decided: GatewayDecision, results: Sequence[WriteResult]) -> Requeue | None:
-    if failures := [result for result in results if isinstance(result, Failed)]:
-        return Requeue(max(failure.retry_after for failure in failures), backoff=True)
+    if retry := after_failures(results):
+        return retry
     if any(isinstance(result, Conflict | Waiting | Rejected) for result in results):
         return Requeue(RECHECK.total_seconds())
     if decided.due is None:

@@ -226,10 +226,15 @@ def _text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def after_failures(results: Sequence[WriteResult]) -> Requeue | None:
+    waits = [result.retry_after for result in results if isinstance(result, Failed)]
+    return Requeue(max(waits), backoff=True) if waits else None
+
+
 def _requeue(current: Observation, status: Status) -> Requeue:
     """Reconcile again after a failure, while a foreign object has the name of a child, and when a deadline passes."""
-    if failures := [result for result in current.results if isinstance(result, Failed)]:
-        return Requeue(max(failure.retry_after for failure in failures), backoff=True)
+    if retry := after_failures(current.results):
+        return retry
     if current.blocked is not None:
         return Requeue(RECHECK.total_seconds())
     now, deadline = current.inputs.now, progress_deadline(current, status)  # it may begin with this very status

@@ -178,13 +178,6 @@ def _is(found: Resource, kind: ConditionType) -> bool:
 
 
 def _next_commands(ref: Ref, url: str, gateway: str) -> str:
-    """How to ask it.
-
-    Args:
-        ref: the resource.
-        url: the address of its status.
-        gateway: name of a ModelGateway; empty without one.
-    """
     request = shlex.quote(f'{{"model": "{ref.name}", "prompt": "Hello", "max_tokens": 16}}')
     return (
         f"It serves at {url or 'its Service'} inside the cluster. From here:\n"
