@@ -145,6 +145,8 @@ def _of_proxy(name: str, rates: Sequence[Rate], memory_mib: float) -> Iterator[F
 def _ratios(rates: dict[str, list[Rate]]) -> Iterator[Figure]:
     for other in (one for one in rates if one != GATEWAY and GATEWAY in rates):
         for title, ours, theirs in zip(_TITLES, rates[GATEWAY], rates[other], strict=True):
+            if not theirs.per_second or not theirs.cpu_us:
+                continue  # it has answered nothing in this time
             aim = AIMS[ours.body_kib] if other == ROUTER else None
             yield Figure(f"{GATEWAY} / {other}, {title}", ours.per_second / theirs.per_second, "", aim)
             # Says most on a machine with other work, where rates depend on that work.
