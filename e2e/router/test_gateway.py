@@ -234,6 +234,7 @@ async def test_the_path_form_takes_every_request(gateway: Gateway) -> None:
 
 
 FROM_B = Answered(lambda answer: answer["from"] == "b")
+UNNAMED = Refused(400, "/models/NAME/", "model_missing")
 BY_PATH = "/models/b/v1"
 CALLS = (
     chat("a question", FROM_B),
@@ -243,7 +244,7 @@ CALLS = (
     Call("a response", "responses.create", FROM_B, {"model": "{name}", "input": "otters"}),
     Call("a stored response", "responses.retrieve", FROM_B, place="7", base=BY_PATH),
     Call("a model's own page", RETRIEVE, FROM_B, place="b", base=BY_PATH),
-    Call("a stored response without a model", "responses.retrieve", Refused(400, "/models/NAME/"), place="7"),
+    Call("a stored response without a model", "responses.retrieve", UNNAMED, place="7"),
 )
 
 
