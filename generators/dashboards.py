@@ -312,7 +312,7 @@ GATEWAYS = (
         "s",
         {
             f"{RESOURCE} {legend}": f"max {BY} (haproxy_backend_{name}_time_average_seconds{_TO_MODELS}"
-            f" and on (cluster, resource_namespace, name) {_ANSWERS})"
+            f" and on (cluster, resource_namespace, name) rate({_ANSWERS}{R}))"
             for legend, name in (("connection", "connect"), ("answer", "response"))
         },
         nothing=NO_GATEWAY,
