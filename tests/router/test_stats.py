@@ -25,6 +25,11 @@ def test_a_request_that_went_on_to_the_hold_server_is_counted_once() -> None:
     assert router_sample(text) == RouterSample({}, queued=0, held=3, arrivals=4)
 
 
+def test_an_older_haproxy_shows_one_more_backend() -> None:
+    text = HEADER + "stopping,marker,0,0,0,0,127.0.0.1:9,,\nstopping,BACKEND,0,0,0,0,,,\n" + TOTAL
+    assert router_sample(text) == RouterSample({}, queued=2, held=7, arrivals=9, is_older=True)
+
+
 @pytest.mark.parametrize(
     "text", ["", "ok", "<html>", HEADER, HEADER + "other,BACKEND,0,0,1,1,,,\n", HEADER + "engines\n"]
 )

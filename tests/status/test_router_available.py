@@ -11,6 +11,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.router import security_revision
 from inference_operator.router.security_revision import SECURITY_ANNOTATION, open_attacks, security_annotation
+from inference_operator.views.samples import RouterSample, Samples
 from tests.status.router_states import LATER, with_routers
 from tests.status.situations import main_conditions, message, reported
 from tests.testing.builders import deployment_status
@@ -35,6 +36,13 @@ def test_routers_of_this_release_have_no_notice(monkeypatch: pytest.MonkeyPatch)
         close(monkeypatch, *attacks)
         assert router_available(with_routers()) == ("True", "Serving", "2 of 2 routers are ready.")
         assert message(reported(with_routers()), ConditionType.READY) == "1 of 1 engine is ready."
+
+
+def test_routers_with_an_older_haproxy_say_what_it_lacks() -> None:
+    seen = Samples(routers={"a": RouterSample({}, 0, 0), "b": RouterSample({}, 0, 0, is_older=True)})
+    status, reason, said = router_available(replace(with_routers(), samples=seen))
+    assert (status, reason) == ("True", "Serving")
+    assert "Their HAProxy is older than 3.4: it reads only the start of a long body" in said
 
 
 def test_routers_that_this_release_would_build_otherwise_are_outdated_and_the_cure_is_a_command() -> None:

@@ -19,6 +19,7 @@ SAMPLE_PATH = f"{STATS_PATH};up;csv"
 _BACKEND = "engines"
 _TOTAL = "BACKEND"
 _HOLD, _GATE = "hold", "gate"
+_SHOWN_BY_OLDER = "stopping"
 _COUNT = re.compile("[0-9]{1,19}")
 """HAProxy counts in 64 bits."""
 _COLUMNS = ("pxname", "svname", "scur", "stot", "qcur", "addr")
@@ -35,7 +36,7 @@ def router_sample(text: str) -> RouterSample | None:
         ...     "engines,hold,0,1,4,127.0.0.4:9100,\n"
         ...     "engines,BACKEND,3,7,24,,\n"
         ... )
-        RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20)
+        RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20, is_older=False)
     """
     header, _, rest = text.removeprefix("# ").partition("\n")
     names = header.split(",")
@@ -56,7 +57,8 @@ def router_sample(text: str) -> RouterSample | None:
             sessions[row["addr"].rpartition(":")[0].strip("[]")] += _count(row["scur"])
     queued = _count(total["qcur"])
     held = max(0, _count(total["scur"]) - queued - sum(sessions.values()) - twice)
-    return RouterSample(dict(sessions), queued, held, max(0, _count(total["stot"]) - came_twice))
+    is_older = any(row.get("pxname") == _SHOWN_BY_OLDER for row in rows)
+    return RouterSample(dict(sessions), queued, held, max(0, _count(total["stot"]) - came_twice), is_older)
 
 
 def _row(fields: list[str], places: list[int]) -> Mapping[str, str]:

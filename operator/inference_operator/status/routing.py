@@ -60,7 +60,16 @@ def _keeping(observation: Observation) -> ConditionVerdict | None:
 
 
 def _serving(observation: Observation) -> ConditionVerdict | None:
-    return ConditionVerdict("True", Reason.SERVING, _counted(observation)) if observation.routers.ready else None
+    if not observation.routers.ready:
+        return None
+    older = any(sample.is_older for sample in observation.inputs.samples.routers.values())
+    return ConditionVerdict("True", Reason.SERVING, sentences(_counted(observation), _OLDER if older else ""))
+
+
+_OLDER = (
+    "Their HAProxy is older than 3.4: it reads only the start of a long body, for adapters and affinity. A router image"
+    " with 3.4 (chart value `router.image`) reads all of it."
+)
 
 
 def _counted(observation: Observation) -> str:

@@ -123,6 +123,8 @@ class RouterSample:
     """Requests that wait because no engine is up."""
     arrivals: int = 0
     """Requests that clients have sent since its start, refused ones included."""
+    is_older: bool = False
+    """Whether its HAProxy is older than 3.4."""
 
 
 def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
@@ -135,6 +137,7 @@ def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
         sum(router.queued for router in routers),
         sum(router.held for router in routers),
         sum(router.arrivals for router in routers),
+        any(router.is_older for router in routers),
     )
 
 
