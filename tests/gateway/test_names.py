@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.model_gateway import AliasSpec
-from inference_operator.gateway.models import Model
+from inference_operator.api.resource import resource
+from inference_operator.gateway.models import Model, model
 from inference_operator.gateway.names import MAX_BYTES, MAX_NAMES, Names, listed, names
+from tests.testing.builders import inference_deployment
 from tests.testing.lua_scripts import script
 
 A = Model("a", ("a", "org/a"), "10.0.0.1")
@@ -27,6 +29,18 @@ def alias(name: str, *targets: dict[str, object]) -> AliasSpec:
 
 def found(*models: Model, aliases: tuple[AliasSpec, ...] = (), former: Mapping[str, str] | None = None) -> Names:
     return names({model.name: model for model in models}, aliases, former or {})
+
+
+@pytest.mark.parametrize(("replicas", "reason"), [(0, "ScaledToZero"), (2, "")])
+def test_only_a_model_that_nobody_wants_is_refused_at_zero_and_none_that_a_drill_holds_there(
+    replicas: int, reason: str
+) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "ScaledToZero", "message": "", "observedGeneration": 1}
+    ready["lastTransitionTime"] = "2026-01-02T03:04:05Z"
+    raw = inference_deployment(replicas=replicas) | {"status": {"observedGeneration": 1, "conditions": [ready]}}
+    found = resource(raw)
+    service = {"metadata": {"ownerReferences": [found.owner.reference]}, "spec": {"clusterIP": "10.0.0.1"}}
+    assert model(found, service).reason == reason
 
 
 def test_each_name_of_a_model_leads_to_its_service() -> None:

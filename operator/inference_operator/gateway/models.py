@@ -79,8 +79,9 @@ def _reason(resource: Resource, address: str) -> str:
     ready, stalled = (resource.current_condition(kind) for kind in (ConditionType.READY, ConditionType.STALLED))
     if address and ready and ready.status == "True":
         spec = resource.spec
-        asleep = ready.reason == Reason.SCALED_TO_ZERO and not isinstance(spec, Refusal) and spec.autoscaling is None
-        return ready.reason if asleep else ""
+        # A drill lowers the live number alone, for a while: routers hold what comes.
+        asleep = not isinstance(spec, Refusal) and spec.autoscaling is None and spec.replicas == 0
+        return ready.reason if asleep and ready.reason == Reason.SCALED_TO_ZERO else ""
     if stalled and stalled.status == "True":
         return stalled.reason
     if ready and ready.reason == Reason.PAUSED:
