@@ -6,6 +6,7 @@ from generators import (
     api_reference,
     chart_values,
     cli_reference,
+    combinations,
     dashboards,
     engine_rules,
     metrics_reference,
@@ -23,6 +24,7 @@ PAGES = {
     "api.md": api_reference.page,
     "cli.md": cli_reference.page,
     "models.md": model_table.page,
+    "combinations.md": combinations.page,
 }
 """All generated pages with their functions."""
 SCOPE = REFERENCE.parent / "explanation" / "scope.md"
