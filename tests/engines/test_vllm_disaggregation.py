@@ -11,7 +11,7 @@ import pytest
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.kv_transfer import SIDE_CHANNEL_PORT, KVTransfer, TransferRole
-from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
+from inference_operator.engines.process import EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm import disaggregation_program as program
 from inference_operator.engines.vllm.disaggregation import lease_seconds
@@ -36,7 +36,7 @@ def process(
     served, limits = ServedModel("Qwen/Qwen3-8B", "qwen"), Timeouts(startup=1800, dns_staleness=15, drain=300)
     spec = EngineSpec(adapterSlots=2) if role is None else EngineSpec()
     transfer = TRANSFERS[role] if role else None
-    return Vllm().process(spec, sizes, served, limits, host="::", asks_for_key=asks_for_key, transfer=transfer)
+    return Vllm().process(spec, sizes, served, limits, Front(asks_for_key=asks_for_key, transfer=transfer))
 
 
 @pytest.mark.parametrize("role", TransferRole)

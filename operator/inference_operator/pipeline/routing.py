@@ -57,15 +57,13 @@ def router_objects(
     owner, settings = inputs.owner, inputs.settings
     served = [role for role in roles if role.context.spec.weight]
     starts = (role.scaling.recorded.start_seconds for role in served if role.scaling.recorded)
-    prefill = next((_upstream(inputs, role) for role in roles if role.name == PREFILL), None)
     engines = [role.context.engine for role in roles]
     key = key_to_send(inputs, spec.stated, [role.template for role in roles], engines)
-    most_engines = max(role.context.spec.stated.most_replicas for role in served)
     router_inputs = RouterInputs(
         upstreams=tuple(_upstream(inputs, role) for role in served),
-        prefill=prefill if key else None,
+        prefill=next((_upstream(inputs, role) for role in roles if key and role.name == PREFILL), None),
         slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
-        most_engines=most_engines,
+        most_engines=max(role.context.spec.stated.most_replicas for role in served),
         has_live_affinity=has_live_affinity(inputs.router_deployment),
         spec=spec.router,
         stated=spec.stated.router,
