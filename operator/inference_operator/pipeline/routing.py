@@ -56,18 +56,18 @@ def router_objects(
     """
     owner, settings = inputs.owner, inputs.settings
     served = [role for role in roles if role.context.spec.weight]
-    starts = (role.scaling.recorded.start_seconds for role in served if role.scaling.recorded)
     engines = [role.context.engine for role in roles]
     key = key_to_send(inputs, spec.stated, [role.template for role in roles], engines)
+    most_engines = max(role.context.spec.stated.most_replicas for role in served)
     router_inputs = RouterInputs(
         upstreams=tuple(_upstream(inputs, role) for role in served),
-        prefill=next((_upstream(inputs, role) for role in roles if key and role.name == PREFILL), None),
+        prefill=_prefill(inputs, roles) if key else None,
         slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
-        most_engines=max(role.context.spec.stated.most_replicas for role in served),
+        most_engines=most_engines,
         has_live_affinity=has_live_affinity(inputs.router_deployment),
         spec=spec.router,
         stated=spec.stated.router,
-        measured_start_seconds=max(filter(None, starts), default=0.0),
+        measured_start_seconds=_longest_start(served),
         live_cold_start_seconds=live_cold_start_seconds(inputs.router_deployment),
         live_room=live_room(inputs.router_config),
         drain_seconds=int(spec.stated.drain_timeout.total_seconds()),
@@ -91,6 +91,16 @@ def router_objects(
         move_annotations=move.annotations(spec.router.replicas + move.temporary),
     )
     return router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
+
+
+def _longest_start(roles: Sequence[Role]) -> float:
+    """Seconds, as measured; 0 before."""
+    starts = (role.scaling.recorded.start_seconds for role in roles if role.scaling.recorded)
+    return max(filter(None, starts), default=0.0)
+
+
+def _prefill(inputs: Inputs, roles: Sequence[Role]) -> Upstream | None:
+    return next((_upstream(inputs, role) for role in roles if role.name == PREFILL), None)
 
 
 def _upstream(inputs: Inputs, role: Role) -> Upstream:

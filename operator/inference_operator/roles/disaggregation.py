@@ -21,12 +21,12 @@ def prefill_spec(stated: Spec, asked: DisaggregationSpec) -> Spec:
     """
     own, engine, on_gpus = asked.prefill, stated.engine, stated.hardware.device is Device.GPU
     batched = PREFILL_BATCHED_TOKENS if on_gpus else engine.max_num_batched_tokens
-    sizes = {
-        "args": (*engine.args, *own.engine.args),
+    sizes: dict[str, object] = {
         "max_num_seqs": own.engine.max_num_seqs or PREFILL_SEQUENCES,
         "max_num_batched_tokens": own.engine.max_num_batched_tokens or batched,
         "profile": EngineProfile.THROUGHPUT,
     }
+    sizes.update(args=(*engine.args, *own.engine.args))
     replaced = {
         "disaggregation": DisaggregationSpec(network=asked.network),
         "engine": engine.model_copy(update=sizes),

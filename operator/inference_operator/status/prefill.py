@@ -1,5 +1,7 @@
 """Condition PrefillUnused: whether engines compute all prompts themselves, although others are asked for."""
 
+from collections.abc import Sequence
+
 from inference_operator.api.reasons import Reason
 from inference_operator.objects.kv_revision import kv_revision
 from inference_operator.objects.names import PREFILL
@@ -28,12 +30,17 @@ def prefill_unused(observation: Observation) -> ConditionVerdict | None:
         message = "Engines work apart once all routers send their key: a rollout of routers comes first."
         return ConditionVerdict("True", Reason.PREFILL_WAITS_FOR_KEY, sentences(message, _LOCAL))
     if len(revisions) > 1:
-        message = (
-            "The two roles have different revisions: images, models or arguments differ until both are rolled out."
-        )
+        message = _difference((prefill, *roles.values()))
         return ConditionVerdict("True", Reason.REVISIONS_DIFFER, sentences(message, _LOCAL))
     return ConditionVerdict("False", Reason.PREFILL_READY, counted)
 
 
 def _revision(role: RoleObservation) -> str:
     return kv_revision(role.decided.template.content.template) if role.decided else ""
+
+
+def _difference(roles: Sequence[RoleObservation]) -> str:
+    """Why roles have different revisions, in a sentence."""
+    if any(role.pinned and not role.pinned.commit for role in roles):
+        return "The model's commit is not known, so the two roles may have loaded different files."
+    return "The two roles have different revisions: images, models or arguments differ until both are rolled out."
