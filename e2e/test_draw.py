@@ -72,7 +72,7 @@ def test_plan_and_vllm_agree_about_pairs_drawn_at_random(few: Drawn) -> None:
 
 
 @pytest.mark.full
-def test_plan_and_vllm_agree_about_many_pairs_and_every_listed_difference_is_there(few: Drawn, tmp_path: Path) -> None:
+def test_plan_and_vllm_agree_about_many_pairs_and_every_listed_difference_is_there(tmp_path: Path) -> None:
     drawn = compared(MANY, tmp_path)
     check_refusals(drawn)
-    assert check_agreement(drawn) | check_agreement(few) == {*draw.known().values()}, "remove the lines of the others"
+    assert check_agreement(drawn) == {*draw.known().values()}, "remove the lines of the others"
