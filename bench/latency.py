@@ -36,11 +36,8 @@ class _Connection:
     """A kept connection on which the same request is sent again and again."""
 
     def __init__(self, url: str, body: bytes, key: str) -> None:
-        parts = urlsplit(url)
-        assert parts.hostname is not None  # noqa: S101 - the bench's own URL
-        plain = socket.create_connection((parts.hostname, parts.port))
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = unchecked().wrap_socket(plain) if parts.scheme == "https" else plain
+        self._url = urlsplit(url)
+        self._socket = self._connected()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n"
         head += f"Authorization: Bearer {key}\r\n" if key else ""
         self._request = f"{head}Content-Type: application/json\r\n\r\n".encode() + body
@@ -56,11 +53,21 @@ class _Connection:
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
         while len(rest) < length:
             rest += self._more()
-        return time.perf_counter() - before
+        seconds = time.perf_counter() - before
+        if b"\r\nconnection: close" in head.lower():  # as routers say of which more than half of all places are taken
+            self.close()
+            self._socket = self._connected()
+        return seconds
 
     def close(self) -> None:
         """End it."""
         self._socket.close()
+
+    def _connected(self) -> socket.socket:
+        assert self._url.hostname is not None  # noqa: S101 - the bench's own URL
+        plain = socket.create_connection((self._url.hostname, self._url.port))
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return unchecked().wrap_socket(plain) if self._url.scheme == "https" else plain
 
     def _more(self) -> bytes:
         if chunk := self._socket.recv(65536):
