@@ -9,8 +9,6 @@
 -- 2. An answer counts only as a whole: without its last line, with more than MAX_BYTES, or after ANSWER seconds, it is
 --    dropped. Who sends slowly delays only the questions to itself.
 -- 3. What a process has not told for FORGET seconds does not count any more.
--- 4. A process that ends asks nobody, and keeps what it knows: it is not over before its questions are, and those to a
---    router that is gone take five seconds each (3.4, src/hlua.c, `socket_proxy`), since DNS is not asked any more.
 
 local PERIOD = 1 -- seconds between two questions
 local ANSWER = 1 -- seconds that an answer may take
@@ -114,18 +112,11 @@ local function answer_of(address, port)
   return table.concat(chunks)
 end
 
-local function is_ending()
-  return core.get_info().Stopping == 1
-end
-
 local function follow(server, told)
   while true do
     local address = server:get_addr():match("^%[?([%x.:]+)%]?:%d+$")
     if address and not (server:get_stats().status or ""):find("^MAINT") then
       for _, port in ipairs(ports) do
-        if is_ending() then
-          return
-        end
         local id, values = parsed(answer_of(address, port))
         if id and id ~= peers.identity() then
           told[port].id, told[port].values, told[port].at = id, values, peers.now()
@@ -153,9 +144,6 @@ end)
 core.register_task(function()
   while true do
     core.msleep(1000 * PERIOD)
-    if is_ending() then
-      return
-    end
     local time, others, known = peers.now(), {}, {}
     for _, answer in ipairs(answers) do
       -- Two slots may have the address of one process.
