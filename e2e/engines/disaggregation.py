@@ -27,7 +27,7 @@ _NAME, _PYTHON, _MODEL, _FORWARDER = "disaggregation", "/opt/vllm/bin/python", "
 
 def wrong_answers(cases: Sequence[str] = (), *, prompts: int) -> dict[str, str]:
     """What is wrong in each of these cases, or in all; empty texts where nothing is."""
-    images.build(["tiny-llama"])
+    images.build(["engine-cpu", "tiny-llama"])
     log_path(_NAME).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "job.json").write_text(json.dumps(job(prompts)))

@@ -8,6 +8,7 @@ what is wrong in each case, or nothing. Between the two stands a forwarder in pl
 # mypy: disable-error-code="import-not-found"
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -96,9 +97,13 @@ class Engine:
         if self.process:
             pids = [*self.core_or_none(), self.process.pid]
             for pid in pids:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
+
+    def log_end(self) -> str:
+        return (self.folder / f"{self.role}.log").read_text(errors="replace")[-3000:]
 
     def core_or_none(self) -> list[int]:
         try:
@@ -148,7 +153,7 @@ class Run:
         assert engine.process
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
-            assert engine.process.poll() is None, f"the {engine.role} engine ended"
+            assert engine.process.poll() is None, f"the {engine.role} engine ended: {engine.log_end()}"
             try:
                 async with self.session.get(f"http://{HOST}:{engine.port}/health") as answer:
                     if answer.status == 200:

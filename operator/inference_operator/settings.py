@@ -1,6 +1,7 @@
 """The operator's settings, read at its start from `INFERENCE_OPERATOR_*` environment variables."""
 
 import json
+import lzma
 import re
 from datetime import timedelta
 from enum import StrEnum
@@ -45,12 +46,12 @@ def _json(value: object) -> object:
         raise ValueError(f"is not JSON: {error}") from error
 
 
-def _file_content(value: object) -> object:
-    """Read the file that a path names, the format of content that no environment variable can hold."""
+def _compressed_file(value: object) -> object:
+    """Read the archive that a path names, as a ConfigMap holds it: compressed."""
     if not isinstance(value, str):
         return value
     try:
-        return Path(value).read_bytes() if value else b""
+        return lzma.compress(Path(value).read_bytes(), preset=9) if value else b""
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
 
@@ -141,9 +142,9 @@ class Settings(BaseSettings):
     operator_image: str = Field("ghcr.io/inference-operator/operator:0.1.0", validate_default=True)
     """Image of the operator; inspection Jobs run it too."""
 
-    job_program: Annotated[bytes, BeforeValidator(_file_content)] = Field(b"", repr=False)
+    job_program: Annotated[bytes, BeforeValidator(_compressed_file)] = Field(b"", repr=False)
     """Program of the Jobs, where the operator's image is the official one of Python: an archive with the modules that
-    Jobs run and the requirements.txt of their libraries. Its variable names a file. Empty: their image has it."""
+    Jobs run and the requirements.txt of their libraries. Its variable names a tar archive. Empty: their image has it."""
 
     program_environment: Annotated[dict[VariableName, str], NoDecode, BeforeValidator(_json)] = {}
     """Environment variables of the containers that install that program, such as PIP_INDEX_URL, as JSON."""
