@@ -12,7 +12,7 @@ from inference_operator.views.node import node_view
 from tests.testing.builders import inference_deployment, inputs, model_known
 from tests.testing.nodes import node
 
-H100, A100 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB"
+H100, A100, B200 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-B200"
 CACHE: Manifest = {"cache": {"size": "3Ti"}}
 STORE = {"region": "eu-1", "credentialsSecretRef": {"name": "store"}}
 WAYS: Sequence[tuple[Manifest, Manifest]] = (
@@ -36,6 +36,17 @@ class Case:
     ways: Sequence[tuple[Manifest, Manifest]] = WAYS
 
 
+GUESSES = "spec.engine.speculative"
+MTP: Manifest = {"speculative": {"method": "MTP"}}
+OF_HUB = [way for way in WAYS if not way[1] or way[0]["source"].startswith("hf://")]
+"""Where no claim keeps engines from the hub, or a Job brings the draft with its model."""
+
+
+def drafted_by(draft: str, field: str = GUESSES) -> Case:
+    asked = {"speculative": {"method": "DraftModel", "model": f"hf://{draft}"}}
+    return Case("Qwen/Qwen3-8B", H100, field, asked, ways=OF_HUB)
+
+
 CASES = {
     "a dense model": Case("Qwen/Qwen3-8B", H100),
     "with an adapter": Case("Qwen/Qwen3-8B", H100, adapter=True),
@@ -44,13 +55,16 @@ CASES = {
     "a cache of another 8 bits": Case(
         "Qwen/Qwen3-32B-FP8", H100, "spec.engine.kvCacheDtype", {"kvCacheDtype": "fp8_e5m2"}
     ),
-    "a draft of another vocabulary": Case(
-        "Qwen/Qwen3-8B",
-        H100,
-        "spec.engine.speculative",
-        {"speculative": {"method": "DraftModel", "model": "hf://meta-llama/Llama-3.2-1B-Instruct"}},
-        ways=[way for way in WAYS if "s3" not in way[0]],  # no Job downloads a draft beside it
+    "a draft": drafted_by("Qwen/Qwen3-0.6B", ""),
+    "a draft of another vocabulary": drafted_by("meta-llama/Llama-3.2-1B-Instruct"),
+    "a draft that generates nothing": drafted_by("BAAI/bge-m3"),
+    "layers for several tokens": Case("deepseek-ai/DeepSeek-V3.2", B200, "", MTP),
+    "layers for several tokens that the files do not state": Case(
+        "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", H100, GUESSES, MTP
     ),
+    "a method that nothing can apply": Case("Qwen/Qwen3-8B", H100, "spec.engine.quantization", {"quantization": "int4"}),
+    "a type that the model lacks": Case("google/gemma-3-4b-it", H100, "spec.engine.dtype", {"dtype": "float16"}),
+    "a context above the model's": Case("Qwen/Qwen3-8B", H100, "spec.engine.maxModelLen", {"maxModelLen": 131072}),
 }
 
 

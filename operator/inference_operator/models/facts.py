@@ -205,6 +205,9 @@ class ModelFacts:
     """Facts of the model's small files: tokenizer, sentence-transformers, chat template, generation."""
     commit: str = ""
     """The commit of the hub repository that the facts come from; empty where there is none."""
+    is_whole: bool = False
+    """Whether the model's own files were read, so that what they do not state is absent; entries of the catalogue may
+    lack a field."""
     other_architectures: tuple[str, ...] = ()
     """Further entries of the config's `architectures`, which some engines read too."""
     download_bytes: int = 0

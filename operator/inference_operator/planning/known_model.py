@@ -54,7 +54,9 @@ def with_draft(shape: Shape) -> Shape:
 
 
 def inspected_model(own: Entry) -> KnownModel:
-    return KnownModel(entry_facts(own), f"its files ({own.source})", Config(own.config).architecture)
+    facts = entry_facts(own)
+    whole = replace(facts, is_whole=True) if isinstance(facts, ModelFacts) else facts
+    return KnownModel(whole, f"its files ({own.source})", Config(own.config).architecture)
 
 
 def fallback_model(source: ModelSource, revision: str | None, why: str) -> KnownModel | None:

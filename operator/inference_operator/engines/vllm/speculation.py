@@ -167,8 +167,7 @@ def _of_draft(facts: ModelFacts, draft: ModelFacts) -> Refusal | None:
 def _without_layers(spec: SpeculativeSpec, facts: ModelFacts) -> Refusal | None:
     """The refusal of multi-token prediction by a model that has no layers for it, or of a number of tokens."""
     layers, tokens = facts.predicting_layers, spec.tokens or 1
-    whole = bool(facts.commit) and facts.model_type in _STATING  # entries of the catalogue lack the field
-    absent = layers == 0 or (layers is None and whole)
+    absent = layers == 0 or (layers is None and facts.is_whole and facts.model_type in _STATING)
     if (facts.architecture and not predicts(facts)) or absent:
         problem = "The model has no layers that predict several tokens."
         return _refusal(problem, "Use the method `DraftModel` or `Ngram`.")
