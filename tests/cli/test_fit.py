@@ -169,7 +169,6 @@ def test_fit_refuses_a_config_that_is_not_a_json_object(capsys: pytest.CaptureFi
     assert fit(capsys, f"--config {path}")[2].startswith("config.json: is not a JSON object.")
 
 
-SIZES = ("tensor", "pipeline", "data", "nodes", "maxModelLen")
 RATE = "--rate 20/s --prompt 2000 --output 300 --ttft 500ms --tpot 30ms"
 
 
@@ -198,18 +197,6 @@ def test_a_rate_as_objects_holds_the_arithmetic(capsys: pytest.CaptureFixture[st
     tokens = 20 * 3600 * 2300 / 1e6
     assert best["pricePerMillionTokens"] == pytest.approx(best["pricePerHour"] / tokens, rel=0.02)
     assert all(one["pricePerHour"] >= best["pricePerHour"] for one in others)
-
-
-@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-R1"])
-@pytest.mark.parametrize("number", [1, 8])
-def test_a_rate_is_carried_by_engines_of_the_sizes_that_a_plan_has(
-    capsys: pytest.CaptureFixture[str], model: str, number: int
-) -> None:
-    kinds = " ".join(f"--gpu {kind}:{number}" for kind in ("L4", "A10G", "L40S", "A100-80GB", "H100", "B200"))
-    plans = {plan["gpu"]: plan for plan in fleets_of(capsys, f"{model} {kinds}") if plan["fits"]}
-    fleets = fleets_of(capsys, f"{model} {kinds} --rate 9/s")
-    for fleet in fleets:
-        assert {size: fleet[size] for size in SIZES} == {size: plans[fleet["gpu"]][size] for size in SIZES}
 
 
 def test_cached_prompts_need_fewer_gpus(capsys: pytest.CaptureFixture[str]) -> None:

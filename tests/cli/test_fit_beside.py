@@ -1,11 +1,27 @@
 """`infd fit` with further engine arguments: its memory figures equal those of the operator."""
 
-import pytest
+import json
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from generators.model_table import KINDS
+from inference_operator.cli.arguments import settings_with
+from inference_operator.cli.main import main
+from inference_operator.cli.offline import offline_inputs
+from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
+from inference_operator.models.catalogue import names
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned
 from tests.cli.conftest import Infd, only
 from tests.testing.builders import inference_deployment, planned
 
+TTFT, TPOT = (500, 2000, 5000), (20, 50, 100)
+"""Milliseconds."""
 HEAD = {"method": "EAGLE3", "model": "hf://org/head", "tokens": 4}
 
 
@@ -62,3 +78,34 @@ def test_fit_refuses_arguments_that_the_operator_refuses(infd: Infd) -> None:
         assert complaints.startswith("--engine-args: ")
         assert said in complaints
     assert "unclosed quotation mark" in infd("fit", "Qwen/Qwen3-8B", "--engine-args='")[2]
+
+
+def fleets_of(*arguments: str) -> list[Manifest]:
+    output = StringIO()
+    with redirect_stdout(output), suppress(SystemExit):
+        main(["fit", *arguments, "-o", "json"])
+    text = output.getvalue()
+    return list(json.loads(text)["items"]) if text else []
+
+
+@given(
+    st.sampled_from(names()),
+    st.sampled_from(KINDS),
+    st.sampled_from((1, 2, 4, 8)),
+    st.sampled_from(TTFT),
+    st.sampled_from(TPOT),
+)
+@example("Qwen/Qwen3-8B", "A10G", 1, 5000, 100)
+def test_a_rate_is_carried_by_engines_of_the_sizes_that_the_operator_chooses(
+    model: str, kind: str, number: int, ttft: int, tpot: int
+) -> None:
+    """Of any model of the catalogue, on any GPUs, with any objective: what it refuses carries no rate."""
+    gpus, objective = f"{kind}:{number}", {"ttft": f"{ttft}ms", "tpot": f"{tpot}ms"}
+    fleets = fleets_of(model, f"--gpu={gpus}", "--rate=9/s", *(f"--{name}={time}" for name, time in objective.items()))
+    raw = inference_deployment(source=f"hf://{model}", autoscaling={"maxReplicas": 9, "objective": objective})
+    for fleet in fleets:
+        found = outcome(offline_inputs(raw, settings_with([gpus]), ENGINES))
+        assert isinstance(found, Planned), found
+        parallel, context = found.plan.plan.parallel, found.plan.plan.max_model_len
+        chosen = (parallel.tensor, parallel.pipeline, parallel.data, parallel.nodes, context)
+        assert chosen == tuple(fleet[size] for size in ("tensor", "pipeline", "data", "nodes", "maxModelLen"))

@@ -62,7 +62,9 @@ CASES = {
     "layers for several tokens that the files do not state": Case(
         "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", H100, GUESSES, MTP
     ),
-    "a method that nothing can apply": Case("Qwen/Qwen3-8B", H100, "spec.engine.quantization", {"quantization": "int4"}),
+    "a method that nothing can apply": Case(
+        "Qwen/Qwen3-8B", H100, "spec.engine.quantization", {"quantization": "int4"}
+    ),
     "a type that the model lacks": Case("google/gemma-3-4b-it", H100, "spec.engine.dtype", {"dtype": "float16"}),
     "a context above the model's": Case("Qwen/Qwen3-8B", H100, "spec.engine.maxModelLen", {"maxModelLen": 131072}),
 }
