@@ -115,6 +115,12 @@ def test_a_sample_needs_as_many_gpus_as_the_list_says(name: str, gpus: int) -> N
     assert found.plan.plan.gpus_per_replica * engines["spec"]["replicas"] == gpus
 
 
+def test_the_quickstart_states_its_gpu_and_the_command_of_its_plan() -> None:
+    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert "a GPU with 24 GB" in page
+    assert f"`infd plan -f manifests/samples/quickstart.yaml {OPTIONS['quickstart']}`" in page
+
+
 def test_a_sample_with_nothing_but_the_model_and_its_gpu_takes_two_gpus_of_a_node_that_has_them() -> None:
     (sample,) = (path for path in SAMPLES if path.stem == "rtx-4090")
     assert planned(sample, "--gpu RTX-4090:2").plan.plan.gpus_per_replica == 2

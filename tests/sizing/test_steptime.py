@@ -10,7 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.serving_model import CAPACITIES, CAPACITY_AIM, SIMULATED, keeps, serving_of
-from bench.throughput_model import PAGE, errors, figures, held_out, implied, ordered, page_with, shares, stored
+from bench.throughput_model import (
+    PAGE,
+    RATED,
+    RATED_AIM,
+    errors,
+    figures,
+    held_out,
+    implied,
+    ordered,
+    page_with,
+    shares,
+    stored,
+)
 from bench.throughput_points import Point, points
 from inference_operator.models.facts import Kernel, Quantization
 from inference_operator.sizing import efficiency
@@ -63,8 +75,10 @@ def test_the_stored_shares_are_those_of_all_measurements(found: list[tuple[Point
 
 
 def test_the_page_has_the_figures_of_the_bench(found: list[tuple[Point, float]]) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert page_with(text, list(figures(found, points()[1]))) == text, "run `python -m bench.throughput_model --write`"
+    text, printed = PAGE.read_text(encoding="utf-8"), list(figures(found, points()[1]))
+    assert page_with(text, printed) == text, "run `python -m bench.throughput_model --write`"
+    (rated,) = (one for one in printed if one.name == RATED)
+    assert RATED_AIM.met_by(rated.value)
 
 
 def test_measurements_of_a_page_are_predicted_without_it(predictions: dict[Point, float]) -> None:
