@@ -1,9 +1,12 @@
 """Errors of vLLM about a model, an argument and a GPU that do not go together: each has a cause and a cure."""
 
+import re
+
 import pytest
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.errors import START_ERRORS
+from inference_operator.engines.vllm.errors import ERRORS, START_ERRORS
+from inference_operator.engines.vllm.flags import MANAGED_FLAGS, REMOVED_FLAGS
 from inference_operator.engines.vllm.vllm import Vllm
 
 SAID: list[tuple[str, Reason, str]] = [
@@ -84,6 +87,11 @@ SAID: list[tuple[str, Reason, str]] = [
     ),
     ("AssertionError: 12 is not divisible by 8", Reason.HEADS_NOT_DIVISIBLE, "12 heads, rows or columns"),
     (
+        "MXFP4 requires input_size_per_partition (1076) to be divisible by 32.",
+        Reason.WEIGHTS_NOT_DIVISIBLE,
+        "1076 inputs of a weight matrix",
+    ),
+    (
         "Weight input_size_per_partition = 192 is not divisible by group_size = 128. This happens when",
         Reason.WEIGHTS_NOT_DIVISIBLE,
         "192 inputs of a weight matrix",
@@ -150,7 +158,7 @@ SAID: list[tuple[str, Reason, str]] = [
         "Target and draft model should have the same vocabulary size. Target model vocab_size=152064. Draft model"
         " vocab_size=151936.",
         Reason.INVALID_ARGUMENT,
-        "another vocabulary than the 152064 tokens",
+        "another vocabulary than the 152064 tokens of the model. Name another one in `spec.engine.speculative.model`",
     ),
     (
         "num_speculative_tokens:3 must be divisible by n_predict=2",
@@ -160,7 +168,7 @@ SAID: list[tuple[str, Reason, str]] = [
     (
         "A speculative model was provided, but `num_speculative_tokens` was not provided",
         Reason.INVALID_ARGUMENT,
-        "Add `--spec-tokens`",
+        "Set `spec.engine.speculative.tokens`",
     ),
     ("Unsupported speculative method: 'mtp'", Reason.INVALID_ARGUMENT, "no speculative decoding by this method"),
     (
@@ -221,6 +229,12 @@ def test_no_cause_repeats_what_a_stranger_writes() -> None:
 def test_a_request_s_error_and_names_in_logs_are_no_cause(said: str) -> None:
     found = Vllm().diagnose(f"{said}\n(EngineCore pid=90) RuntimeError: the queue is broken\n")
     assert found is None
+
+
+def test_no_cure_names_an_argument_that_the_operator_refuses() -> None:
+    refused = {*MANAGED_FLAGS, *REMOVED_FLAGS}
+    named = {option: error.cause for error in ERRORS for option in re.findall(r"`(--[a-z-]+)", error.cause)}
+    assert {option: cause for option, cause in named.items() if option in refused} == {}
 
 
 def test_each_error_has_another_wording() -> None:
