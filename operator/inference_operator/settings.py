@@ -143,8 +143,8 @@ class Settings(BaseSettings):
     """Image of the operator; inspection Jobs run it too."""
 
     job_program: Annotated[bytes, BeforeValidator(_compressed_file)] = Field(b"", repr=False)
-    """Program of the Jobs, where the operator's image is the official one of Python: an archive with the modules that
-    Jobs run and the requirements.txt of their libraries. Its variable names a tar archive. Empty: their image has it."""
+    """Program of the Jobs, where the operator's image is the official one of Python: the modules that Jobs run and
+    the requirements.txt of their libraries. Its variable names a tar archive. Empty: their image has it."""
 
     program_environment: Annotated[dict[VariableName, str], NoDecode, BeforeValidator(_json)] = {}
     """Environment variables of the containers that install that program, such as PIP_INDEX_URL, as JSON."""

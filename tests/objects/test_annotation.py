@@ -5,6 +5,7 @@ add another text.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -15,7 +16,7 @@ from inference_operator.fleet.rollout_slots import TURN_ANNOTATION, Turn
 from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import MAX_BYTES, Annotation
 from inference_operator.objects.pinned import Pinned
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
 from inference_operator.router.pinned_router import ROUTER_PIN, RouterContent
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
 from inference_operator.workload.eviction.drain import MOVE_ANNOTATION, MoveRecord
@@ -64,6 +65,13 @@ ROUTER_TEXT = (
     '{"cold_start_seconds":5,"files":{"haproxy.cfg":"global"},"hash":"5b15c20311e1196f","inputsHash":"0123",'
     f'"ownHash":"45","slots":32,"template":{TEMPLATE_TEXT}}}'
 )
+
+
+def without_advice(raw: Manifest) -> PinnedPlan:
+    """The plan as the operator wrote it before plans had advice."""
+    pinned = planned(raw).plan
+    return replace(pinned, plan=replace(pinned.plan, advice=()))
+
 
 RECORDS: Mapping[str, Annotation[Any]] = {
     "move": MOVE_ANNOTATION,
@@ -120,12 +128,12 @@ FORMER: list[tuple[Annotation[Any], object, str]] = [
     ),
     (
         PLAN_ANNOTATION,
-        planned(inference_deployment(hardware={"device": "CPU"})).plan,
+        without_advice(inference_deployment(hardware={"device": "CPU"})),
         CPU_PLAN,
     ),
     (
         PLAN_ANNOTATION,
-        planned(inference_deployment(parallelism={"tensor": 2, "pipeline": 2})).plan,
+        without_advice(inference_deployment(parallelism={"tensor": 2, "pipeline": 2})),
         GPU_PLAN,
     ),
 ]

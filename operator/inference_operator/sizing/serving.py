@@ -181,7 +181,8 @@ class Serving:
         if not self.costs.decodes:
             return self._pooling(concurrency, load)
         work = load.new_prompt / load.answer
-        sequences = min(concurrency, self.max_num_batched_tokens / (1 + work))
+        most = self.max_num_batched_tokens / (1 + work)
+        sequences = min(concurrency, most)
         needed, room = sequences * work, max(1.0, self.max_num_batched_tokens - sequences)
         begun = -math.expm1(-sequences / load.answer)
         with_prompts = max(begun, needed / room)
@@ -204,7 +205,7 @@ class Serving:
             load=load,
             begin=step / 2,
             prompt=own,
-            prompts_share=share if needed < room else 1.0,
+            prompts_share=share if concurrency < most else 1.0,
         )
 
     def lone_ttft(self, prompt: float, load: Load) -> float:

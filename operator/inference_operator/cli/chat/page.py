@@ -48,7 +48,7 @@ HEADERS = {
 PAGE = {"": ("page.html", "text/html"), "page.js": ("page.js", "text/javascript"), "page.css": ("page.css", "text/css")}
 
 
-class Question(BaseModel):
+class ChatRequest(BaseModel):
     """What the page sends."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -116,7 +116,7 @@ class Page:
 
     async def _on_question(self, request: web.Request) -> web.StreamResponse:
         try:
-            asked = Question.model_validate_json(await asyncio.wait_for(request.read(), BODY_SECONDS))
+            asked = ChatRequest.model_validate_json(await asyncio.wait_for(request.read(), BODY_SECONDS))
         except (ValidationError, TimeoutError):
             return web.Response(status=400, text="This is no question of the page.")
         if self._places.locked():
@@ -124,7 +124,7 @@ class Page:
         async with self._places:
             return await self._answered(request, asked)
 
-    async def _answered(self, request: web.Request, asked: Question) -> web.StreamResponse:
+    async def _answered(self, request: web.Request, asked: ChatRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         conversation = Conversation(

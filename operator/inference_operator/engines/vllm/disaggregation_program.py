@@ -352,7 +352,7 @@ class Decode:
         if handed - start > self.given.lease / 3:
             return "stale"
         second = second_body(body, scope["path"], tokens, params)
-        reading = Reading(send, handed + READ_OBJECTIVES * self.given.objective)
+        reading = TimelyAnswer(send, handed + READ_OBJECTIVES * self.given.objective)
         cause = await reading.answer(self.app, with_body(scope, second), incoming.replayed(second))
         if cause and incoming.has_left:
             raise Gone
@@ -389,7 +389,7 @@ class Decode:
         return transfer_of(parsed(bytes(found)), path)
 
 
-class Reading:
+class TimelyAnswer:
     """An answer that is sent only if its first token came in time; until then it is held back."""
 
     def __init__(self, send: Send, until: float) -> None:
