@@ -105,7 +105,7 @@ def points() -> tuple[tuple[Point, ...], int]:
 
 
 @cache
-def _facts(name: str) -> ModelFacts:
+def facts_of(name: str) -> ModelFacts:
     known = entry(name)
     found = model_facts(known.config, known.weights) if known else dict(models())[name]
     if not isinstance(found, ModelFacts):
@@ -114,7 +114,7 @@ def _facts(name: str) -> ModelFacts:
 
 
 def _point(row: dict[str, str]) -> Point:
-    facts, kind = _facts(row["config"]), kind_named(row["gpu"])
+    facts, kind = facts_of(row["config"]), kind_named(row["gpu"])
     if kind is None:
         raise ValueError(row["gpu"])
     parallel = ParallelSizes(int(row["tensor"]), int(row["pipeline"]), int(row["data"]))

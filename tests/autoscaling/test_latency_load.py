@@ -75,12 +75,37 @@ def test_the_spread_of_lengths_is_learnt_and_what_was_known_counts_as_1000_reque
     assert (round(few.prompt_spread, 1), many.prompt_spread) == (0.8, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("guessed", "accepted", "before", "after"),
+    [
+        (0, 0, None, None),
+        (9000, 3600, None, 0.4),
+        (9000, 0, None, 0.0),
+        (9000, 3600, 0.35, 0.35),
+        (9000, 3600, 0.8, 0.4),
+        (9000, 99_999, None, 1.0),
+        (0, 0, 0.8, None),
+    ],
+)
+def test_the_part_of_accepted_guesses_is_measured(
+    guessed: float, accepted: float, before: float | None, after: float | None
+) -> None:
+    load = replace(TYPICAL_LOAD, accepted=before)
+    first, last = (sample(number, prompt=load.prompt, answer=load.answer) for number in (0, 300))
+    assert last.tokens is not None
+    last = replace(last, tokens=replace(last.tokens, guessed=guessed, accepted=accepted))
+    found = corrected(window(first, last), replace(TARGET, load=load))[1]
+    assert found == replace(load, accepted=after)
+
+
 def test_a_target_of_the_user_measures_nothing() -> None:
     found = window(sample(0, prompt=1, answer=1), sample(300, prompt=900, answer=50))
     assert corrected(found, replace(TARGET, bound=TargetBound.REQUESTED)) == (1.0, TYPICAL_LOAD)
 
 
 def test_impossible_lengths_in_an_edited_status_become_possible_ones() -> None:
-    load = LoadStatus(prompt_tokens=-5, answer_tokens=0, cached=7.0, prompt_spread=-1.0, answer_spread=1e9)
+    load = LoadStatus(
+        prompt_tokens=-5, answer_tokens=0, cached=7.0, prompt_spread=-1.0, answer_spread=1e9, accepted=3.0
+    )
     recorded = AutoscalingStatus(desired_replicas=1, load=load)
-    assert measured_load(recorded, None) == Load(1.0, 1.0, 1.0, 0.0, MOST_SPREAD)
+    assert measured_load(recorded, None) == Load(1.0, 1.0, 1.0, 0.0, MOST_SPREAD, 1.0)

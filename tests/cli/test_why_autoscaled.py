@@ -43,6 +43,9 @@ def test_it_prints_the_lengths_of_the_requests_once_they_are_measured() -> None:
     text = explained({"autoscaling": {**DECIDED, "load": load}})
     assert "Requests: 1,500 prompt tokens, of which the prefix cache has 25%, and 200 answer tokens (mean)." in text
     assert "Requests:" not in explained({"autoscaling": DECIDED})
+    assert "Guessed" not in text
+    guessing = explained({"autoscaling": {**DECIDED, "load": {**load, "accepted": 0.12}}})
+    assert "Guessed tokens: the model accepts 12% of them." in guessing
 
 
 def test_with_a_schedule_it_prints_which_entry_holds() -> None:

@@ -49,6 +49,13 @@ def test_requests_progress_and_cache_size_are_read_from_recorded_metrics() -> No
     assert engine_sample(LOADED) == SAMPLE
 
 
+def test_guesses_are_counted_where_an_engine_makes_any() -> None:
+    found = engine_sample(LOADED + Path(__file__).with_name("vllm-0.32.0-speculation-metrics.txt").read_text())
+    assert found is not None
+    assert found.tokens is not None
+    assert (found.tokens.guessed, found.tokens.accepted) == (1.0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -130,7 +130,9 @@ class SpeculativeSpec(SpecModel):
         description="What guesses: layers of the model itself (`MTP`), a trained head (`EAGLE3`), a smaller model"
         " (`DraftModel`), the text so far (`Ngram`), or the first of `MTP`, `EAGLE3` and `DraftModel` that is known for"
         " the model (`Auto`; never with the profile `Throughput`, and only with `Latency` where nobody publishes how"
-        f" many guesses the model accepts). Answers stay those of the model. Default: `Off`. {RESIZES}",
+        " many guesses the model accepts; with `Latency` not where a token would come less than 1.15 times as fast at"
+        " the target concurrency)."
+        f" Answers stay those of the model. Default: `Off`. {RESIZES}",
     )
     model: Annotated[str, StringConstraints(min_length=8, max_length=200), CelRules(HUB_SOURCE)] | None = Field(
         None,

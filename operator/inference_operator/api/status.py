@@ -180,6 +180,9 @@ class LoadStatus(_StatusModel):
         1.0, description="Variance of a prompt's computed tokens, divided by the square of their mean."
     )
     answer_spread: float = Field(0.0, description="The same of the tokens of an answer.")
+    accepted: float | None = Field(
+        None, description="Part of the tokens that `engine.speculative` guesses and the model accepts, 0 to 1."
+    )
 
 
 class AutoscalingStatus(_StatusModel):

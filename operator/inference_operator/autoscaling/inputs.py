@@ -155,6 +155,7 @@ def measured_load(recorded: AutoscalingStatus | None, result: ScalingResult | No
         min(max(load.cached, 0.0), 1.0),
         min(max(load.prompt_spread, 0.0), MOST_SPREAD),
         min(max(load.answer_spread, 0.0), MOST_SPREAD),
+        None if load.accepted is None else min(max(load.accepted, 0.0), 1.0),
     )
 
 

@@ -122,7 +122,13 @@ class LatencyWindow:
             (1 + load.answer_spread, 1 + before.answer_spread),
         )
         differs = any(max(pair) >= LENGTH_STEP * min(pair) for pair in pairs)
-        return load if differs or abs(load.cached - before.cached) >= CACHED_STEP else before
+        differs = differs or abs(load.cached - before.cached) >= CACHED_STEP
+        return load if differs or _differs(load.accepted, before.accepted) else before
+
+
+def _differs(accepted: float | None, before: float | None) -> bool:
+    known = (accepted is None, before is None)
+    return known[0] != known[1] or abs((accepted or 0.0) - (before or 0.0)) >= CACHED_STEP
 
 
 def _spread(lengths: Histogram | None, before: float) -> float:
@@ -137,8 +143,8 @@ def _spread(lengths: Histogram | None, before: float) -> float:
 SPREAD_DIGITS, SPREAD_REQUESTS = 1, 1000
 """The variance of a long tail shows only in many requests: in 1,000 with a spread of 1 within a tenth of its mean."""
 LENGTH_STEP, CACHED_STEP, CACHED_DIGITS = 1.25, 0.1, 2
-"""A measured length replaces the former one from this factor on, and a measured part of cached tokens from this
-difference on."""
+"""A measured length replaces the former one from this factor on, and a measured part of cached tokens, or of accepted
+guesses, from this difference on."""
 
 
 def measured_lengths(engines: Sequence[TokenCounts | None]) -> Load | None:
@@ -148,10 +154,12 @@ def measured_lengths(engines: Sequence[TokenCounts | None]) -> Load | None:
     if total.requests < STEP_REQUESTS or total.prompt <= 0:
         return None
     cached = total.cached / total.looked_up if total.looked_up > 0 else 0.0
+    accepted = total.accepted / total.guessed if total.guessed > 0 else None
     return Load(
         prompt=max(1.0, float(round(total.prompt / total.requests))),
         answer=max(1.0, float(round(total.answer / total.requests))),
         cached=round(min(max(cached, 0.0), 1.0), CACHED_DIGITS),
+        accepted=None if accepted is None else round(min(max(accepted, 0.0), 1.0), CACHED_DIGITS),
     )
 
 

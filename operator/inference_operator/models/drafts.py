@@ -55,6 +55,44 @@ PREDICTING = {"deepseek-ai/DeepSeek-V3": 1.85}
 arXiv 2412.19437, 5.4.3: 85 to 90 % are accepted)."""
 
 
+def accepted_part(expected: float, of: int, tokens: int) -> float:
+    """The part of so many guesses that is accepted, if a step of `of` guesses has `expected` tokens in the mean.
+
+    With a chance a of each guess, a step of k guesses has (1 - a^(k + 1)) / (1 - a) tokens (Leviathan et al. 2023,
+    arXiv 2211.17192, equation 1), which is the sum of the powers of a up to the k-th.
+
+    Examples:
+        >>> accepted_part(1.85, 1, 1), round(accepted_part(3.49, 7, 7) * 7 + 1, 2), round(accepted_part(3.49, 7, 3), 2)
+        (0.85, 3.49, 0.56)
+    """
+    low, high = 0.0, 1.0
+    for _ in range(_HALVED):
+        chance = (low + high) / 2
+        low, high = (chance, high) if _guessed_right(chance, of) < expected - 1 else (low, chance)
+    return round(_guessed_right(high, tokens) / tokens, _DIGITS)
+
+
+_HALVED, _DIGITS = 40, 6
+
+
+def _guessed_right(chance: float, tokens: int) -> float:
+    return sum(chance**position for position in range(1, tokens + 1))
+
+
+def published_part(model: str, draft: str, tokens: int) -> float | None:
+    """The part of so many guesses that is accepted by what is published; without a draft, of the model's own layers.
+
+    Examples:
+        >>> published_part("deepseek-ai/DeepSeek-V3", "", 1), published_part("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", 3)
+        (0.85, None)
+    """
+    if not draft:
+        return accepted_part(PREDICTING[model], 1, tokens) if model in PREDICTING else None
+    known = named_draft(draft)
+    found = known is not None and model in known.models and known.accepted > 0
+    return accepted_part(known.accepted, known.accepted_of, tokens) if known and found else None
+
+
 def known_draft(model: str, *, head: bool) -> Drafter | None:
     """The first head, or smaller model, that is known for a model.
 

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from inference_operator.api.engine import SpeculativeSpec
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.hardware import Device, ParallelismSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
+from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
 from inference_operator.hardware.offers import offer_named
@@ -32,8 +35,11 @@ from inference_operator.sizing.infeasible import unknown_kinds
 from inference_operator.sizing.learned import Learned, most_sequences, on_the_same_gpus, shorter_context
 from inference_operator.sizing.lora_and_speculative import adapters_gib
 from inference_operator.sizing.plan import DIGITS, Plan, checked_plan, cpu_plan, unchecked_plan
+from inference_operator.sizing.ranking import CLEAR_GAIN
+from inference_operator.sizing.serving import gain_of_guesses
 from inference_operator.sizing.shape import Objective, Shape, SizingInputs
 
+HUB_SCHEME = "hf://"
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
 REFUSED_BY_HUB = frozenset({Reason.MODEL_GATED, Reason.MODEL_NOT_FOUND})
 """Reasons for which an engine would fail too, on any device."""
@@ -74,7 +80,7 @@ class PlanInputs:
 
 
 def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
-    itself, stated, inputs = inputs.model.facts, inputs.spec.engine, _as_served(inputs, engine)
+    asked, itself, stated, inputs = inputs, inputs.model.facts, inputs.spec.engine, _as_served(inputs, engine)
     facts = inputs.model.facts
     resolved = engine.resolved(stated, facts if isinstance(facts, ModelFacts) else None, _name(inputs.source))
     if isinstance(resolved, Refusal):
@@ -83,6 +89,11 @@ def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     plan = _plan(inputs, engine)
     if isinstance(plan, Refusal):
         return plan
+    if small := _small_gain(plan, asked.spec):
+        stated = stated.model_copy(update={"speculative": SpeculativeSpec()})
+        without = engine_plan(replace(asked, spec=asked.spec.model_copy(update={"engine": stated})), engine)
+        choice_of = sentences(without.engine_choice, small) if isinstance(without, Plan) else ""
+        return replace(without, engine_choice=choice_of) if isinstance(without, Plan) else without
     choice = inputs.choice
     served = engine.remark(facts, stated, _name(inputs.source)) if isinstance(facts, ModelFacts) else ""
     return replace(
@@ -93,6 +104,25 @@ def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
         config_overrides=engine.config_overrides(itself, inputs.spec.engine) if isinstance(itself, ModelFacts) else "",
         engine_choice=sentences(choice.why, served),
         drafting=engine.drafting(resolved),
+    )
+
+
+def _small_gain(plan: Plan, spec: Spec) -> str:
+    """That guesses which `Auto` found would gain too little for the profile `Latency`; empty if they gain enough.
+
+    What cannot be predicted stays: the speed of the GPUs or the part of accepted guesses is unknown.
+    """
+    engine, limits = spec.engine, spec.autoscaling
+    if engine.speculative.method is not SpeculativeMethod.AUTO or engine.profile is not EngineProfile.LATENCY:
+        return ""
+    requested = limits.target_concurrency if limits else None
+    found = gain_of_guesses(plan, Objective.requested(limits), requested)
+    if found is None or found[0] >= CLEAR_GAIN:
+        return ""
+    gain, requests = found
+    return (
+        f"`spec.engine.speculative` guesses no tokens: with {requests:.0f} requests at once a token would come"
+        f" {gain:.2f} times as fast, and {CLEAR_GAIN:g} is the least that pays; name a `method` if it shall."
     )
 
 
@@ -214,7 +244,7 @@ def sizing_inputs(spec: Spec, engine: Engine) -> SizingInputs:
         resource=gpu.resource_name or GPU_RESOURCE,
         profile=spec.engine.profile,
         objective=Objective.requested(spec.autoscaling),
-        shape=with_draft(engine.shape(spec.engine)),
+        shape=with_draft(engine.shape(spec.engine), spec.model.source.removeprefix(HUB_SCHEME)),
     )
 
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from inference_operator.models.catalogue import entry
 from inference_operator.models.config import Config, NotUnderstood
+from inference_operator.models.drafts import published_part
 from inference_operator.models.entry import Entry, entry_facts
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.source import HubModel, ModelSource
@@ -37,8 +38,11 @@ def known_model(source: ModelSource, revision: str | None = None) -> KnownModel 
     return None
 
 
-def with_draft(shape: Shape) -> Shape:
-    """The shape with the facts of its draft model, if the catalogue has it.
+def with_draft(shape: Shape, model: str = "") -> Shape:
+    """The shape with the facts of its draft model, if the catalogue has it, and what is published of the guesses.
+
+    Args:
+        model: the repository that they are for.
 
     Examples:
         >>> from inference_operator.sizing.shape import Speculation
@@ -46,8 +50,13 @@ def with_draft(shape: Shape) -> Shape:
         28
     """
     speculation = shape.speculation
-    if speculation is None or not speculation.draft:
+    if speculation is None:
         return shape
+    guesses = bool(speculation.draft) or speculation.own_layer
+    accepted = published_part(model, speculation.draft, speculation.tokens) if guesses else None
+    speculation = replace(speculation, accepted=accepted)
+    if not speculation.draft:
+        return replace(shape, speculation=speculation)
     known = known_model(HubModel(speculation.draft), speculation.draft_revision)
     facts = known.facts if known and isinstance(known.facts, ModelFacts) else None
     return replace(shape, speculation=replace(speculation, draft_facts=facts))

@@ -112,7 +112,7 @@ def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Cache
     if drafting := drafting_layers(facts, shape):
         groups = _joined([*groups, *_as_cached(engine, facts, drafting)])
     tokens = [
-        (group, _token_bytes(group, shape.parallel.tensor, element))
+        (group, layer_token_bytes(group, shape.parallel.tensor, element))
         for group in groups
         if group.attention is not Attention.STATE
     ]
@@ -210,7 +210,7 @@ def _of_stage(group: LayerGroup, shape: Shape) -> LayerGroup:
     return replace(group, layers=math.ceil(group.layers / shape.parallel.pipeline))
 
 
-def _token_bytes(group: LayerGroup, tensor: int, element: float) -> float:
+def layer_token_bytes(group: LayerGroup, tensor: int, element: float) -> float:
     """Bytes of one token in one layer. With more ranks than KV heads, several ranks hold the same head."""
     if group.token_bytes is not None:
         return group.token_bytes
@@ -265,8 +265,8 @@ def cache_reads(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheR
             case Attention.STATE:
                 state += 2 * staged.layers * _state_bytes(staged, shape, facts.element_bytes, engine.state_bytes)
             case Attention.SLIDING | Attention.CHUNKED:
-                layer_bytes = _token_bytes(staged, tensor, element)
+                layer_bytes = layer_token_bytes(staged, tensor, element)
                 windows[staged.window] = windows.get(staged.window, 0.0) + staged.layers * layer_bytes
             case _:
-                token += staged.layers * _token_bytes(staged, tensor, element)
+                token += staged.layers * layer_token_bytes(staged, tensor, element)
     return CacheReads(token, windows, state)

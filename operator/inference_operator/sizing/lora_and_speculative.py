@@ -55,7 +55,7 @@ def draft_gib(facts: ModelFacts, shape: Shape) -> float:
     if speculation.head_bytes:
         return speculation.head_bytes / GIB
     if speculation.draft_facts:
-        (weights,) = rank_weights(speculation.draft_facts, _draft_shape(shape))
+        (weights,) = rank_weights(speculation.draft_facts, draft_shape(shape))
         return weights.bytes / GIB
     return 0.0
 
@@ -99,7 +99,7 @@ def _unaccounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
         yield "memory for adapters of the vision tower"
 
 
-def _draft_shape(shape: Shape) -> Shape:
+def draft_shape(shape: Shape) -> Shape:
     """The shape of a draft model: it runs in the last pipeline stage only."""
     return Shape(ParallelSizes(shape.parallel.tensor), element_bytes=shape.element_bytes)
 

@@ -5,11 +5,12 @@
 - Prompts are computed in some of the steps only: in those before which one or more arrived (Poisson), but no more
   tokens than `max_num_batched_tokens` leaves. The mean step is of both kinds (chunked prefill).
 - If prompts need more than every step has room for, fewer sequences decode.
-- The mean step is the mean TPOT. That of a single request differs: the number of sequences beside it varies (Poisson),
-  and so does the number of steps with prompts during its answer: a compound Poisson process, whose variance grows with
-  the mean square of a prompt. While prompts are computed more of them arrive, as in the busy period of a queue. A
-  shorter answer has fewer steps to spread them over, so its variance is larger by as much. The percentile of the
-  objective is that of a normal distribution for each length of answers, which are lognormally distributed.
+- The mean step, divided by the tokens that a sequence gets in it, is the mean TPOT. That of a single request differs:
+  the number of sequences beside it varies (Poisson), and so does the number of steps with prompts during its answer: a
+  compound Poisson process, whose variance grows with the mean square of a prompt. While prompts are computed more of
+  them arrive, as in the busy period of a queue. A shorter answer has fewer steps to spread them over, so its variance
+  is larger by as much. The percentile of the objective is that of a normal distribution for each length of answers,
+  which are lognormally distributed.
 - TTFT is the rest of the present step, the prompts that came before, and the steps of the own prompt. Prompts pass as
   through a queue with random arrivals (M/G/1): its mean wait is that of exponential service times (1 + spread) / 2
   (Pollaczek and Khinchine), and times in the queue are about exponentially distributed. Its utilization is the part of
@@ -62,6 +63,8 @@ class Load:
     0.92 and 0.93."""
     answer_spread: float = 0.0
     """The same of the tokens of an answer; where none is measured, all answers have the mean length."""
+    accepted: float | None = None
+    """Part of the guessed tokens that the model accepts: 0 to 1; None where none is measured."""
 
     @property
     def answers(self) -> tuple[float, ...]:
@@ -171,20 +174,23 @@ class Serving:
         return FULL * self.cached_tokens / max(load.resident, 1.0)
 
     def at(self, concurrency: float, load: Load) -> Served:
+        engine = replace(self, costs=self.costs.accepting(load.accepted))
         if self.ranks == 1:
-            return self._of_rank(concurrency, load)
+            return engine._of_rank(concurrency, load)  # noqa: SLF001 - of the same class
         each = max(1.0, concurrency / self.ranks)
-        served = self._of_rank(each, load)
+        served = engine._of_rank(each, load)  # noqa: SLF001
         return replace(served, concurrency=concurrency, requests=served.requests * concurrency / each)
 
     def _of_rank(self, concurrency: float, load: Load) -> Served:
         if not self.costs.decodes:
             return self._pooling(concurrency, load)
-        work = load.new_prompt / load.answer
-        most = self.max_num_batched_tokens / (1 + work)
+        each, verified = self.costs.tokens_of_step, self.costs.verified
+        steps = load.answer / each
+        work = load.new_prompt / steps
+        most = self.max_num_batched_tokens / (verified + work)
         sequences = min(concurrency, most)
-        needed, room = sequences * work, max(1.0, self.max_num_batched_tokens - sequences)
-        begun = -math.expm1(-sequences / load.answer)
+        needed, room = sequences * work, max(1.0, self.max_num_batched_tokens - sequences * verified)
+        begun = -math.expm1(-sequences / steps)
         with_prompts = max(begun, needed / room)
         context, before = load.resident, load.prompt - load.new_prompt / 2
         seconds = partial(self.costs.seconds, sequences, context=context, before=before)
@@ -194,11 +200,11 @@ class Serving:
         share = min(1 - max(plain / step, LEAST_PLAIN), needed / room * (full - plain) / step)
         slowdown = (step - self.costs.seconds(1, context=context)) / max(concurrency, 1.0)
         spread = 1 + load.prompt_spread - begun
-        computed = begun * spread * (own - plain) ** 2 / load.answer / (1 - share) ** BUSY
-        stretched = concurrency / sequences
+        computed = begun * spread * (own - plain) ** 2 / steps / (1 - share) ** BUSY
+        stretched = concurrency / sequences / each
         return Served(
             concurrency,
-            requests=sequences / (load.answer * step),
+            requests=sequences / (steps * step),
             tpot=step * stretched,
             beside=concurrency * (slowdown * stretched) ** 2,
             between=computed * stretched**2,
@@ -287,6 +293,20 @@ def serving(costs: StepCosts, budget: Budget, ranks: int = 1) -> Serving:
     """The engine of a budget, which is that of each of its data parallel ranks."""
     tokens = budget.typical_concurrency * min(TYPICAL_TOKENS, budget.context)
     return Serving(costs, ranks * budget.max_num_seqs, budget.max_num_batched_tokens, ranks * tokens, ranks)
+
+
+def gain_of_guesses(plan: Plan, objective: Objective, requested: float | None) -> tuple[float, float] | None:
+    """How many times as fast a token is with the guesses of a plan, and with how many requests at once.
+
+    They are the most that keep the objective without guesses, or what the user has set. None if nothing tells it.
+    """
+    engine = serving_of_plan(plan)
+    if engine is None or engine.costs.verified == 1:
+        return None
+    without = replace(engine, costs=replace(engine.costs, guesses=None))
+    best, *_ = without.best(TYPICAL_LOAD, without.attainable(TYPICAL_LOAD, objective))
+    requests = requested or best.concurrency
+    return without.at(requests, TYPICAL_LOAD).tpot / engine.at(requests, TYPICAL_LOAD).tpot, requests
 
 
 def serving_of_plan(plan: Plan) -> Serving | None:

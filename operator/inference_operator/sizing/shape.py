@@ -78,6 +78,8 @@ class Speculation:
     """Facts of the draft model; None if it is unknown."""
     unknown: str = ""
     """A method that needs an unknown amount of memory, as a phrase."""
+    accepted: float | None = None
+    """Part of the guessed tokens that the model accepts, as published; None where nobody says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from inference_operator.sizing.efficiency import (
     cell,
     measured_share,
 )
+from inference_operator.sizing.guess_costs import guess_costs
 from inference_operator.sizing.kv_cache import CacheReads
 from inference_operator.sizing.shape import ParallelSizes, Shape
 from inference_operator.sizing.steptime import Overhead, StepCosts
@@ -172,7 +173,9 @@ def step_costs(facts: ModelFacts, gpu: Gpu, reads: CacheReads, overhead: Overhea
         stages=shape.parallel.pipeline,
         estimated=not share.measurements or _is_unmeasured(gpu, shape.parallel),
     )
-    return replace(costs, decodes=not facts.is_pooling)
+    latency = EXCHANGE_SECONDS if gpu.linked else UNLINKED_EXCHANGE_SECONDS
+    guesses = guess_costs(facts, gpu, shape, exchange_seconds=latency)
+    return replace(costs, decodes=not facts.is_pooling, guesses=guesses)
 
 
 def _is_unmeasured(gpu: Gpu, parallel: ParallelSizes) -> bool:

@@ -13,6 +13,8 @@
 - A pipeline of n stages works on n parts of the batch at a time: a token takes n stages of a batch of one n-th.
 - Between nodes, activations pass a network that is slower than NVLink: those of each stage that ends on a node, and
   those of tensor parallelism where it is wider than a node.
+- With speculative decoding a step verifies k guesses of each sequence beside its own token, after k steps of what
+  guesses. It reads the cache once for all of them. A sequence gets 1 + k x accepted tokens a step.
 
 The ratios of what is reached to what data sheets promise are measured (`sizing/efficiency.py`); everything else is
 arithmetic. The time is stored with a plan as `StepCosts`, seconds for each unit of work, so that a later decision
@@ -20,7 +22,7 @@ about the same engines needs neither the model's files nor the nodes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf
 from math import pow as power
 
@@ -37,6 +39,27 @@ class Overhead:
 
 DIGITS = 4
 """Significant digits of a stored time."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuessCosts:
+    """Seconds of speculative decoding in a step, on each rank. They grow with its sequences."""
+
+    tokens: int
+    """Tokens that are guessed for each sequence."""
+    fixed: float
+    """To read what guesses them, to start its kernels, and to compare the guesses."""
+    sequence: float = 0.0
+    """To guess those of one sequence, and to compute the model's logits for them."""
+    cached_token: float = 0.0
+    """To read what the KV cache of a draft model keeps of one token."""
+    accepted: float | None = None
+    """Part of them that the model accepts; None where nobody publishes it."""
+
+    @property
+    def possible(self) -> bool:
+        times = all(0 <= value < inf for value in (self.fixed, self.sequence, self.cached_token))
+        return times and self.tokens >= 1 and 0 <= (self.accepted or 0.0) <= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +92,54 @@ class StepCosts:
     """Whether sequences get tokens; pooling models only read prompts."""
     estimated: bool = False
     """Whether no measurement of this class of model on this kind of GPU exists."""
+    guesses: GuessCosts | None = None
+    """Of speculative decoding; None without it, or if its costs are unknown."""
+
+    @property
+    def _known_guesses(self) -> GuessCosts | None:
+        return self.guesses if self.guesses and self.guesses.accepted is not None else None
+
+    @property
+    def verified(self) -> int:
+        """Tokens of each decoding sequence in a step."""
+        return 1 + (self._known_guesses.tokens if self._known_guesses else 0)
+
+    @property
+    def tokens_of_step(self) -> float:
+        """Tokens that a sequence gets in a step, in the mean."""
+        return 1 + (self.verified - 1) * (self.guesses.accepted or 0.0 if self.guesses else 0.0)
+
+    def accepting(self, accepted: float | None) -> "StepCosts":
+        """The same with the part of guesses that an engine measured; None: as published."""
+        if accepted is None or self.guesses is None:
+            return self
+        return replace(self, guesses=replace(self.guesses, accepted=accepted))
 
     def seconds(self, sequences: float, *, prompt: float = 0.0, context: float = 0.0, before: float = 0.0) -> float:
-        """Seconds of one step, which is also the time between two tokens of a sequence.
+        """Seconds of one step. Guesses of which nobody knows how many are accepted take no time, as they give none.
 
         Args:
-            sequences: sequences in the batch that get a token each.
+            sequences: sequences in the batch that decode.
             prompt: tokens of prompts in the batch.
             context: mean number of tokens that a decoding sequence has in the cache.
             before: mean number of tokens before a token of a prompt.
         """
         batch, prefill = sequences / self.stages, prompt / self.stages
-        tokens = batch + prefill
+        tokens = batch * self.verified + prefill
         touched = 1 - power(1 - self.expert_share, tokens)
         matrices = max(self.dense + self.experts * touched, self.token * tokens)
         attention = batch * self._cached(context) + self.attention * prefill * before
-        return self.stages * (matrices + attention + self.exchange * tokens + self.fixed + self.sequence * batch)
+        own = matrices + attention + self.exchange * tokens + self.fixed + self.sequence * batch
+        if sequences and (guesses := self._known_guesses):
+            own += guesses.fixed + batch * (guesses.sequence + guesses.cached_token * context)
+        return self.stages * own
 
     @property
     def possible(self) -> bool:
         """Whether a step takes time; somebody may have edited a stored plan."""
         values = [getattr(self, field.name) for field in fields(self) if field.type is float]
         in_range = all(0 <= value < inf for value in (*values, *self.windows.values()))
+        in_range = in_range and (self.guesses is None or self.guesses.possible)
         return in_range and self.stages >= 1 and self.expert_share <= 1 and self.seconds(1, prompt=1) > 0
 
     @property
@@ -99,7 +148,14 @@ class StepCosts:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         times = {name: _rounded(value) for name, value in values.items() if isinstance(value, float)}
         windows = {window: _rounded(each) for window, each in self.windows.items()}
-        return replace(self, windows=windows, **times)  # type: ignore[arg-type]
+        return replace(self, windows=windows, guesses=self._rounded_guesses, **times)  # type: ignore[arg-type]
+
+    @property
+    def _rounded_guesses(self) -> GuessCosts | None:
+        if self.guesses is None:
+            return None
+        values = {name: value for name, value in asdict(self.guesses).items() if isinstance(value, float)}
+        return replace(self.guesses, **{name: _rounded(value) for name, value in values.items()})  # type: ignore[arg-type]
 
     def _cached(self, context: float) -> float:
         windows = sum(each * min(float(window), context) for window, each in self.windows.items())

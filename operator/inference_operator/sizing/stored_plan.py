@@ -88,6 +88,8 @@ def to_json(plan: Plan) -> Manifest:
 def flat_fields(plan: Plan) -> Manifest:
     """The fields of a plan, with one field per parallel size."""
     fields = {name: value for name, value in field_values(plan).items() if value or name not in _ONLY_IF_SET}
+    if plan.step and plan.step.guesses is None:
+        fields["step"] = {name: value for name, value in fields["step"].items() if name != "guesses"}
     if plan.learned:
         left_out = _OF_NODES if plan.learned.nodes == 1 else frozenset()
         learned = {name: value for name, value in fields["learned"].items() if name not in left_out}

@@ -135,6 +135,7 @@ def _load(load: Load) -> LoadStatus:
         cached=load.cached,
         prompt_spread=load.prompt_spread,
         answer_spread=load.answer_spread,
+        accepted=load.accepted,
     )
 
 

@@ -71,6 +71,10 @@ class TokenCounts:
     """Tokens of prompts that it looked up in its prefix cache."""
     cached: float = 0.0
     """Those of them that the prefix cache had."""
+    guessed: float = 0.0
+    """Tokens that speculative decoding guessed."""
+    accepted: float = 0.0
+    """Those of them that the model accepted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,8 @@ def _target(recorded: AutoscalingStatus) -> Iterator[str]:
     if load := recorded.load:
         cached = f", of which the prefix cache has {load.cached:.0%}," if load.cached else ""
         yield f"Requests: {load.prompt_tokens:,} prompt tokens{cached} and {load.answer_tokens:,} answer tokens (mean)."
+        if load.accepted is not None:
+            yield f"Guessed tokens: the model accepts {load.accepted:.0%} of them."
 
 
 def _now(sample: ScalingSample, samples: Samples) -> Iterator[str]:

@@ -52,7 +52,8 @@ _PROMPT, _ANSWER = "vllm:request_prompt_tokens", "vllm:request_generation_tokens
 _COMPUTED = "vllm:request_prefill_kv_computed_tokens"
 """Histogram of the tokens of their prompts that the prefix cache did not have."""
 _LOOKED_UP, _CACHED = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
-_TOKENS = (f"{_PROMPT}_count", f"{_PROMPT}_sum", f"{_ANSWER}_sum", _LOOKED_UP, _CACHED)
+_GUESSED, _ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
+_TOKENS = (f"{_PROMPT}_count", f"{_PROMPT}_sum", f"{_ANSWER}_sum", _LOOKED_UP, _CACHED, _GUESSED, _ACCEPTED)
 
 SERIES = EngineSeries(
     running=REQUESTS_RUNNING,
