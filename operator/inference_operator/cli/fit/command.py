@@ -161,7 +161,7 @@ def _shape(options: argparse.Namespace, engine: Engine, spec: EngineSpec) -> Sha
         eager=options.enforce_eager,
         cpu_offload_gib=options.cpu_offload_gib,
     )
-    return with_draft(shape, options.model)
+    return with_draft(shape, (options.model or "").removeprefix("hf://"))
 
 
 def _engine_spec(options: argparse.Namespace, engine: Engine) -> EngineSpec:
