@@ -35,6 +35,7 @@ from inference_operator.objects.names import ENGINE, GATEWAY, ROUTER, headless_s
 from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.deployment import haproxy_command, stop_hook
 from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
+from inference_operator.router.entry import PEERS_SOCKET
 from inference_operator.router.gateway_key import GATEWAY_KEY_FOLDER
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.inputs import RouterInputs, Upstream
@@ -229,6 +230,8 @@ class Loopback:
         config = config_files(inputs)
         text = config[CONFIG_FILE].replace(f":{PORT}", f":{self.port}")
         text = text.replace(f"bind :{PREFILL_PORT}", f"bind :{self.prefill_port}")
+        # Processes of tests share what is a volume of each one's own in pods.
+        text = text.replace(PEERS_SOCKET, f'"{PEERS_SOCKET}-${{ROUTER}}-${{METRICS_PORT}}"')
         text = self.change(text.replace(f":{TLS_PORT}", f":{self.tls_port}"))
         for name, content in {**config, **self.files, CONFIG_FILE: text}.items():
             (self.root / "etc/haproxy" / name).write_text(content)

@@ -1,11 +1,18 @@
 """What clients get from a router that stops while it holds requests, because no engine is up."""
 
 import asyncio
+import socket
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import aiohttp
 
-from e2e.router.loopback import Loopback
+from e2e.router.loopback import POLL_SECONDS, Loopback
+from inference_operator.objects.names import ROUTER, headless_service_name, service_host
+from inference_operator.router.dns import DNS_UDP_SLOTS
+from inference_operator.router.process import METRICS_PORTS
 
 HELD = 20
 LONG, SHORT = 600, 2
@@ -53,6 +60,47 @@ async def test_a_router_without_held_requests_stops_without_waiting_for_streams(
     loopback.soft_stop()
     await loopback.release(engine)
     assert (await stream).status == 200
+
+
+async def test_silent_routers_neither_hide_those_that_come_in_their_place_nor_keep_a_router_that_ends(
+    loopback: Loopback,
+) -> None:
+    host = service_host(headless_service_name("loopback", ROUTER), "default", cluster_domain="cluster.local")
+    with ExitStack() as until:
+        for router in ("127.0.55", "127.0.56"):
+            # As many as there are slots: each slot gets a new address while its question to the former one is open.
+            addresses = {f"{router}.{number}" for number in range(1, DNS_UDP_SLOTS + 1)}
+            for address in addresses:
+                for port in METRICS_PORTS:
+                    until.enter_context(_silent(address, port))
+            loopback.names.others[host] = sorted(addresses)
+            if not loopback.router:
+                await loopback.start_router()
+            await _until_asked(addresses)
+        loopback.soft_stop()
+        assert loopback.router is not None
+        assert await asyncio.wait_for(loopback.router.wait(), SOON) == 0
+
+
+@contextmanager
+def _silent(address: str, port: int) -> Iterator[None]:
+    """An address that answers nothing to whoever connects: its queue is full."""
+    with socket.create_server((address, port), backlog=0), socket.create_connection((address, port)):
+        yield
+
+
+async def _until_asked(addresses: set[str]) -> None:
+    """Wait until a connection to each is on its way (state 2 in proc(5), `/proc/net/tcp`)."""
+    wanted = {socket.inet_aton(address)[::-1].hex().upper() for address in addresses}
+    async with asyncio.timeout(SOON):
+        while wanted:
+            wanted -= _asked()
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def _asked() -> set[str]:
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {line[2].partition(":")[0] for line in lines if line[3] == "02"}
 
 
 async def test_a_router_that_will_stop_tells_clients_to_close_their_connections_while_it_still_accepts_new_ones(

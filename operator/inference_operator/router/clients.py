@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from inference_operator.api.router import RouterSpec
+from inference_operator.router.dns import DNS_UDP_SLOTS
 from inference_operator.router.error_response import RATE, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.resources import (
@@ -117,7 +118,7 @@ def process_connections(spec: RouterSpec, *, has_prefill: bool = False) -> int:
         (7848, 8257)
     """
     prompts = prefill_connections(spec) if has_prefill else 0
-    return sum((*frontend_connections(spec).values(), READERS, HOOKS, prompts))
+    return sum((*frontend_connections(spec).values(), READERS, HOOKS, DNS_UDP_SLOTS, prompts))
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:

@@ -12,6 +12,9 @@ from inference_operator.router.servers import servers
 
 ENTRY_SCRIPT, PEERS_SCRIPT = "entry.lua", "peers.lua"
 
+PEERS_SOCKET = "/run/haproxy/peers.sock"
+"""Where peers.lua asks other routers, in a volume of each process's own."""
+
 ROOM_FILE = "room"
 """In the ConfigMap of the configuration, which the kubelet brings to running routers within about a minute. It is no
 part of what a router is pinned with, so a new number restarts none."""
@@ -32,6 +35,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "map": f"{CONFIG_FOLDER}/{FAIRNESS_MAP}",
         "most": " ".join(f"{prefix}={upstream.max_concurrency}" for prefix, upstream in most),
         "peers_host": service_host(inputs.peers_name, owner.namespace, cluster_domain=domain),
+        "peers_socket": PEERS_SOCKET,
         "peer_ports": ",".join(map(str, METRICS_PORTS)),
         "first_peer_port": METRICS_PORTS[0],
         "peer_slots": DNS_UDP_SLOTS,

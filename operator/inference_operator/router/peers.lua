@@ -1,6 +1,6 @@
 -- What each HAProxy process tells the others of all routers: `NAME DEMAND IN_FLIGHT`, a line for each value.
 --
---     lua-load peers.lua NAME PORTS
+--     lua-load peers.lua NAME SOCKET PORTS
 --
 -- Loaded once for all threads, before the scripts that tell and learn. NAME is the DNS name of the routers: a process
 -- answers only those that know it, so a pod that has got the address of a former router is not taken for one.
@@ -9,6 +9,8 @@
 -- 2. An answer counts only as a whole: without its last line, with more than MAX_BYTES, or after ANSWER seconds, it is
 --    dropped. Who sends slowly delays only the questions to itself.
 -- 3. What a process has not told for FORGET seconds does not count any more.
+-- 4. A process that ends asks nobody, and keeps what it knows. Until its last question is over, it cannot end: so it asks
+--    through SOCKET, where HAProxy limits how long a connection takes (entry.cfg.j2).
 
 local PERIOD = 1 -- seconds between two questions
 local ANSWER = 1 -- seconds that an answer may take
@@ -63,7 +65,7 @@ if not core then
 end
 
 local PEERS = "router_peers"
-local name, listed = ...
+local name, through, listed = ...
 -- `answers` has a table for each slot and port from the start, `{ id, at, values }`.
 local ports, answers, tellers, learners, identity = {}, {}, {}, {}, nil
 for port in listed:gmatch("%d+") do
@@ -100,8 +102,9 @@ local function answer_of(address, port)
   local socket = core.tcp()
   socket:settimeout(ANSWER)
   local chunks, bytes, ends = {}, 0, peers.now() + ANSWER
-  if socket:connect(address, port) then
-    socket:send(string.format("GET /limits/%s HTTP/1.0\r\n\r\n", name))
+  if socket:connect(through) then
+    local from = address:find(":", 1, true) and "TCP6 ::1" or "TCP4 127.0.0.1"
+    socket:send(string.format("PROXY %s %s 0 %d\r\nGET /limits/%s HTTP/1.0\r\n\r\n", from, address, port, name))
     repeat
       local chunk = socket:receive(CHUNK)
       chunks[#chunks + 1] = chunk
@@ -112,11 +115,18 @@ local function answer_of(address, port)
   return table.concat(chunks)
 end
 
+local function is_ending()
+  return core.get_info().Stopping == 1
+end
+
 local function follow(server, told)
   while true do
     local address = server:get_addr():match("^%[?([%x.:]+)%]?:%d+$")
     if address and not (server:get_stats().status or ""):find("^MAINT") then
       for _, port in ipairs(ports) do
+        if is_ending() then
+          return
+        end
         local id, values = parsed(answer_of(address, port))
         if id and id ~= peers.identity() then
           told[port].id, told[port].values, told[port].at = id, values, peers.now()
@@ -144,6 +154,9 @@ end)
 core.register_task(function()
   while true do
     core.msleep(1000 * PERIOD)
+    if is_ending() then
+      return
+    end
     local time, others, known = peers.now(), {}, {}
     for _, answer in ipairs(answers) do
       -- Two slots may have the address of one process.
