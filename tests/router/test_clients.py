@@ -19,10 +19,10 @@ ROUTED = (RouterStrategy.LEAST_OUTSTANDING, RouterStrategy.PREFIX_AFFINITY)
 def test_the_connections_of_a_process_are_the_sum_of_those_of_its_frontends(config: str) -> None:
     _, process, *sections = re.split(r"^(?=\w)", config, flags=re.MULTILINE)
     (whole,) = re.findall(r"^    maxconn (\d+)$", process, re.MULTILINE)
-    frontends = [section for section in sections if section.startswith("frontend ")]
+    frontends = [section for section in sections if section.startswith(("frontend ", "listen "))]
     parts = [re.findall(r"^    maxconn (\d+)$", section, re.MULTILINE) for section in frontends]
     assert int(whole) == sum(int(one) for (one,) in parts)
-    assert len(parts) == 5
+    assert len(parts) == 6
 
 
 @pytest.mark.parametrize("strategy", ROUTED)
