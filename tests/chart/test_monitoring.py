@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 from generators.dashboards import DASHBOARDS
 from generators.engine_rules import RULES
 from inference_operator.manifest import Manifest
-from inference_operator.objects.names import ENGINE, INSPECTION, ROUTER, labels
+from inference_operator.objects.names import ENGINE, GATEWAY, INSPECTION, PREFILL, ROUTER, labels
 from inference_operator.router.first_byte import BOUNDS_SECONDS
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import METRICS_PORTS
@@ -29,9 +30,13 @@ def of_kind(helm: Helm, kind: str, *sets: str) -> dict[str, Manifest]:
 
 
 def selected(selector: Manifest, pod: dict[str, str]) -> bool:
+    holds: dict[str, Callable[[Manifest], bool]] = {
+        "Exists": lambda rule: rule["key"] in pod,
+        "In": lambda rule: pod.get(rule["key"]) in rule["values"],
+        "NotIn": lambda rule: pod.get(rule["key"]) not in rule["values"],
+    }
     return all(pod.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
-        (one["key"] in pod) if one["operator"] == "Exists" else (pod[one["key"]] not in one["values"])
-        for one in selector.get("matchExpressions", ())
+        holds[rule["operator"]](rule) for rule in selector.get("matchExpressions", ())
     )
 
 
@@ -58,7 +63,7 @@ def test_each_pod_is_selected_by_the_monitor_of_its_component(helm: Helm) -> Non
     (operator,) = [o for o in helm.objects() if o["kind"] == "Deployment"]
     pods = {
         "operator": operator["spec"]["template"]["metadata"]["labels"],
-        **{component: labels("qwen", component) for component in (ENGINE, ROUTER, INSPECTION)},
+        **{component: labels("qwen", component) for component in (ENGINE, PREFILL, ROUTER, GATEWAY, INSPECTION)},
     }
     found = {
         pod: [name for name, monitor in monitors.items() if selected(monitor["spec"]["selector"], its)]
@@ -67,7 +72,9 @@ def test_each_pod_is_selected_by_the_monitor_of_its_component(helm: Helm) -> Non
     assert found == {
         "operator": ["inference-operator"],
         ENGINE: ["inference-operator-engines"],
+        PREFILL: ["inference-operator-engines"],
         ROUTER: ["inference-operator-routers"],
+        GATEWAY: ["inference-operator-routers"],
         INSPECTION: [],
     }
 
