@@ -25,6 +25,7 @@ PROVIDER = "--cluster-provider"
 ON_KIND = ("test_answers.py", "test_causes.py", "test_helm.py", "test_sizing.py", "test_uninstall.py", "test_zero.py")
 """The tests that run on kind too: the others look into the node's processes, or change its network."""
 collect_ignore = [
+    "model/run_disaggregation.py",
     "model/make_tiny_llama.py",
     "model/make_tiny_models.py",
     "model/run_kinds.py",
