@@ -132,6 +132,11 @@ def stalled(resource: Manifest) -> Manifest:
     return condition(resource, "Stalled")
 
 
+def is_inspected(resource: Manifest) -> bool:
+    """The reason may be that of the Job's pod: no node has room for it here."""
+    return bool(condition(resource, "ModelResolved")["message"] == "The model is being inspected.")
+
+
 def judge(resource: Manifest, made: Sequence[Manifest], valid: set[str]) -> str:
     """What became of a resource that the API server accepted; fails if it is neither refused in words nor served."""
     paused = resource["spec"].get("paused", False)
@@ -141,7 +146,7 @@ def judge(resource: Manifest, made: Sequence[Manifest], valid: set[str]) -> str:
         return f"refused by the operator: {told['reason']}"
     if paused:
         return "paused"
-    inspected = condition(resource, "ModelResolved")["reason"] == "InspectingModel"
+    inspected = is_inspected(resource)
     served = 3 if resource["spec"].get("router", {}).get("strategy") == "External" else 5
     least = 1 if inspected else served
     assert len(made) >= least, f"{resource['spec']}: {[child['metadata']['name'] for child in made]}"
@@ -208,7 +213,7 @@ def whole(spec: Manifest) -> Manifest:
 
 def is_decided(resource: Manifest) -> bool:
     """Whether its children are what it asks for, and not those of what it was before."""
-    return not resource["spec"].get("paused") and condition(resource, "ModelResolved")["reason"] != "InspectingModel"
+    return not resource["spec"].get("paused") and not is_inspected(resource)
 
 
 def of_one_kind(spec: Manifest) -> Manifest:
