@@ -51,7 +51,7 @@ def _compressed_file(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        return lzma.compress(Path(value).read_bytes(), preset=9) if value else b""
+        return lzma.compress(Path(value).read_bytes()) if value else b""
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
 

@@ -84,7 +84,7 @@ def test_the_spread_of_lengths_is_learnt_and_what_was_known_counts_as_1000_reque
         (9000, 3600, 0.35, 0.35),
         (9000, 3600, 0.8, 0.4),
         (9000, 99_999, None, 1.0),
-        (0, 0, 0.8, None),
+        (0, 0, 0.8, 0.8),  # no request guessed in this window
     ],
 )
 def test_the_part_of_accepted_guesses_is_measured(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from inference_operator.engines.series import Series, series
+from inference_operator.engines.series import Series, histogram, series
 
 NAMES = ("vllm:running", "vllm:running_total", "other")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
@@ -106,3 +106,10 @@ def test_series_without_labels_are_read(name: str, value: float) -> None:
 @pytest.mark.parametrize("line", ["a_total 1", 'a_total{b="c"} 1', "ab 1", "# a 1"])
 def test_a_longer_name_is_another_series(line: str) -> None:
     assert list(series(f"{line}\na 2\n", ["a"])) == [Series("a", {}, 2.0)]
+
+
+@pytest.mark.parametrize("line", ['b_bucket{le="1e200"} 3', 'b_bucket{le="+Inf"} -1000', "b_sum 1e308", "b_sum NaN"])
+def test_a_histogram_with_a_number_that_no_engine_counts_is_none(line: str) -> None:
+    page = 'b_bucket{le="1"} 2\nb_bucket{le="+Inf"} 3\nb_sum 4.5\n'
+    assert histogram(page, "b")
+    assert histogram(f"{page}{line}\n", "b") is None

@@ -66,6 +66,22 @@ def test_with_more_accepted_guesses_an_engine_serves_more_within_the_objective()
     assert found[0] < engine(None).best(TYPICAL_LOAD, OBJECTIVE)[0].requests < found[-1]
 
 
+def test_a_measured_acceptance_is_that_of_the_lone_request_too() -> None:
+    """Guesses that disappoint make an engine slower, and its lone request no faster than it is."""
+    for load in (replace(TYPICAL_LOAD, accepted=part) for part in (0.0, 0.05)):
+        published, measured = engine(GUESSES), engine(replace(GUESSES, accepted=load.accepted))
+        assert published.attainable(load, OBJECTIVE) == measured.attainable(load, OBJECTIVE)
+        assert published.best(load, published.attainable(load, OBJECTIVE)) == measured.best(
+            load, measured.attainable(load, OBJECTIVE)
+        )
+
+
+def test_a_step_gives_no_more_tokens_than_an_answer_has() -> None:
+    long = engine(replace(GUESSES, accepted=0.8))
+    load = replace(TYPICAL_LOAD, prompt=20, answer=1)
+    assert long.at(1, load).requests <= 1 / long.costs.seconds(1, prompt=20, context=load.resident)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"fixed": -1.0}, {"fixed": nan}, {"accepted": 1.5}, {"accepted": -0.1}, {"tokens": 0}, {"cached_token": -1e-9}],
@@ -77,7 +93,7 @@ def test_impossible_guesses_in_an_edited_plan_are_no_costs(wrong: dict[str, floa
 @pytest.mark.parametrize(
     ("name", "guesses", "least", "most", "accepted"),
     [
-        ("Qwen/Qwen3-8B", Speculation(3), 0.8e-3, 0.8e-3, None),
+        ("Qwen/Qwen3-8B", Speculation(3), None, None, None),
         ("Qwen/Qwen3-8B", Speculation(3, draft="Qwen/Qwen3-0.6B"), 3e-3, 7e-3, None),
         ("Qwen/Qwen3-8B", Speculation(3, draft="org/unknown"), None, None, None),
         ("Qwen/Qwen3-8B", Speculation(3, unknown="a draft in a dialect"), None, None, None),

@@ -35,10 +35,13 @@ def test_a_service_is_ready_by_the_engines_that_answer_alone() -> None:
         ready = told(apart(APART, counts), ConditionType.READY)
         assert ready
         assert ready[0] == expected, counts
+        available = told(apart(APART, counts), ConditionType.ENGINES_AVAILABLE)
+        assert available
+        assert available[0] == expected, counts
     assert told(apart({**APART, "replicas": 0}, (0, 2)), ConditionType.READY) == ("True", Reason.SCALED_TO_ZERO)
 
 
 def test_the_status_has_the_numbers_of_each_role() -> None:
     status = said(apart(APART, (1, 2)))
     assert [(role.name, role.ready_replicas) for role in status.roles] == [("engine", 1), ("prefill", 2)]
-    assert (status.replicas, status.ready) == (1, "3/3")
+    assert (status.replicas, status.ready) == (1, "1/1")

@@ -112,6 +112,7 @@ class LatencyWindow:
             return before
         load = replace(
             load,
+            accepted=before.accepted if load.accepted is None else load.accepted,
             prompt_spread=_spread(self.prompts, before.prompt_spread),
             answer_spread=_spread(self.answers, before.answer_spread),
         )

@@ -7,13 +7,16 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 
 from inference_operator.views.samples import Histogram
 
 _LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\.)*"'
 _REST = re.compile(rf"(?:\{{({_LABEL}(?:,{_LABEL})*)?,?\}})? +(\S+)(?: +-?[0-9]+)?")
 """The rest of a line after the name: labels, if the series has some, value, and perhaps a time."""
+
+MOST = 1e15
+"""No sum of an engine is larger: 30 years of a million tokens a second."""
 
 _PAIR = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r'\\([\\n"])')
@@ -47,6 +50,8 @@ def series(text: str, names: Iterable[str]) -> Iterator[Series]:
 def histogram(text: str, name: str) -> Histogram | None:
     r"""The buckets of a histogram, summed over its series, such as those of several processes; None without it.
 
+    It is None too where a number is none that an engine can have counted.
+
     Raises:
         ValueError: a line of it is not in the format.
 
@@ -59,9 +64,10 @@ def histogram(text: str, name: str) -> Histogram | None:
     for sample in series(text, [f"{name}_bucket"]):
         counts[float(sample.labels.get("le", ""))] += sample.value
     total = sum(sample.value for sample in series(text, [f"{name}_sum"]))
-    if not counts or not all(map(isfinite, (total, *counts.values()))):
-        return None
     bounds = sorted(counts)
+    finite = [total, *counts.values(), *(bound for bound in bounds if bound < inf)]
+    if not counts or not all(0 <= value <= MOST for value in finite):
+        return None
     return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total)
 
 

@@ -20,7 +20,7 @@ VERIFY_SECONDS = 0.8e-3
 
 
 def guess_costs(facts: ModelFacts, gpu: Gpu, shape: Shape, *, exchange_seconds: float) -> GuessCosts | None:
-    """The costs of a step's guesses; None without any, and where what guesses them is unknown.
+    """The costs of a step's guesses; None without any, and where what guesses them is unknown or the text itself.
 
     It multiplies 16-bit weights, of which a step reads all; a layer of the model itself with experts reads fewer.
 
@@ -31,6 +31,8 @@ def guess_costs(facts: ModelFacts, gpu: Gpu, shape: Shape, *, exchange_seconds: 
     if speculation is None or speculation.unknown:
         return None
     draft = speculation.draft_facts
+    if not (speculation.draft or speculation.own_layer or speculation.head_bytes):
+        return None  # the text itself guesses, and only in steps where it repeats: nothing says how many those are
     if speculation.draft and not (draft or speculation.head_bytes):
         return None
     memory, operations = MEMORY_SHARE * gpu.bandwidth_gb_per_s * 1e9, HEAD_SHARE * gpu.tflops * 1e12

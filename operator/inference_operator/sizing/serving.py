@@ -184,7 +184,8 @@ class Serving:
     def _of_rank(self, concurrency: float, load: Load) -> Served:
         if not self.costs.decodes:
             return self._pooling(concurrency, load)
-        each, verified = self.costs.tokens_of_step, self.costs.verified
+        verified = self.costs.verified
+        each = min(self.costs.tokens_of_step, max(1.0, load.answer))
         steps = load.answer / each
         work = load.new_prompt / steps
         most = self.max_num_batched_tokens / (verified + work)
@@ -246,7 +247,8 @@ class Serving:
         So a slower engine never gets more requests at once: it loses at least as much as its objective gains. The
         spread of requests makes none slow for its objective.
         """
-        alone, percentile = self.at(1.0, Load(load.prompt, load.answer, load.cached)), objective.percentile
+        alone = self.at(1.0, replace(load, prompt_spread=1.0, answer_spread=0.0))
+        percentile = objective.percentile
         return replace(
             objective,
             ttft=max(objective.ttft, LEAST_SLACK * alone.own_ttft_of(percentile)),

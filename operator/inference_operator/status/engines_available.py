@@ -15,7 +15,7 @@ from inference_operator.status.stalled import stalled
 
 
 def _refused(observation: Observation) -> ConditionVerdict | None:
-    if observation.refusal is None or observation.engines.exists:
+    if observation.refusal is None or observation.answering.exists:
         return None
     message = "There are no engines: the specification cannot be served."
     return ConditionVerdict("False", observation.refusal.reason, message)
@@ -73,7 +73,7 @@ def _being_replaced(observation: Observation) -> ConditionVerdict | None:
 
 
 def _too_few(observation: Observation) -> ConditionVerdict:
-    reason = Reason.STARTING if observation.engines.ready == 0 else Reason.ENGINES_UNAVAILABLE
+    reason = Reason.STARTING if observation.answering.ready == 0 else Reason.ENGINES_UNAVAILABLE
     return ConditionVerdict("False", reason, sentences(_counted(observation), _members(observation)))
 
 
@@ -90,11 +90,12 @@ def _is_explained(observation: Observation) -> bool:
 
 
 def _enough_ready(observation: Observation) -> bool:
-    return observation.engines.ready >= observation.desired and not _stall_before(observation)
+    return observation.answering.ready >= observation.desired and not _stall_before(observation)
 
 
 def _counted(observation: Observation) -> str:
-    return sentences(ready_of(observation.engines.ready, observation.desired, "engine"), *_silent_engines(observation))
+    counted = ready_of(observation.answering.ready, observation.desired, "engine")
+    return sentences(counted, *_silent_engines(observation))
 
 
 def _kept(observation: Observation) -> str:

@@ -201,12 +201,12 @@ class Observation:
 
     @cached_property
     def desired(self) -> int:
-        """Engines that should run. While nothing is changed, those of the live workload."""
+        """Engines that should answer. While nothing is changed, those of the live workload."""
         if self.planned:
-            return sum(role.change.wanted for role in self.planned.roles)
-        if self.engines.exists or self.spec is None:
-            return self.engines.desired
-        return sum(role.stated.replicas for role in self.roles if role.stated)
+            return sum(role.change.wanted for role in self.planned.roles if role.name != PREFILL)
+        if self.answering.exists or self.spec is None:
+            return self.answering.desired
+        return sum(role.stated.replicas for role in self.roles if role.stated and role.name != PREFILL)
 
     def wanted_of(self, role: str) -> int:
         """Engines of a role that should run, as decided; 0 while nothing is."""
@@ -242,7 +242,8 @@ class Observation:
     def connected(self) -> bool:
         """Whether the Services and the router's configuration exist, which requests need."""
         name, namespace = self.key.name, self.key.namespace
-        engines = [Ref(SERVICE, namespace, headless_service_name(name, role.name)) for role in self.roles]
+        answering = [role.name for role in self.roles if role.name != PREFILL]
+        engines = [Ref(SERVICE, namespace, headless_service_name(name, role)) for role in answering]
         config = [] if self.bypasses_routers else [Ref(CONFIG_MAP, namespace, router_name(name))]
         return all(ref in self.inputs.children for ref in (self.inputs.main_service, *config, *engines))
 
@@ -404,7 +405,7 @@ class Observation:
     @property
     def complete(self) -> bool:
         """Whether every object that serving needs exists, even if not as desired now."""
-        return self.connected and self.engines.exists and (self.bypasses_routers or self.routers.exists)
+        return self.connected and self.answering.exists and (self.bypasses_routers or self.routers.exists)
 
     @property
     def serving(self) -> bool:
@@ -419,8 +420,7 @@ class Observation:
     @property
     def at_zero(self) -> bool:
         """Whether no engine should run, by a specification that is valid."""
-        wanted = self.desired - self.wanted_of(PREFILL)
-        return wanted == 0 and (self.refusal is None or self.engines.exists)
+        return self.desired == 0 and (self.refusal is None or self.answering.exists)
 
     @property
     def rejected_workload(self) -> WorkloadView | None:

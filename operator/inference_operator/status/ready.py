@@ -52,7 +52,7 @@ def cause(observation: Observation) -> str:
 
 
 def _engines_ready(observation: Observation) -> str:
-    return ready_of(observation.engines.ready, observation.desired, "engine")
+    return ready_of(observation.answering.ready, observation.desired, "engine")
 
 
 _AFTER_SERVING = frozenset({Reason.SERVING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE})
@@ -74,7 +74,7 @@ def _paused(observation: Observation) -> ConditionVerdict | None:
     if not observation.paused:
         return None
     idle = observation.at_zero and observation.connected and observation.routable
-    engines = f"{observation.engines.ready} of {observation.desired} engines"
+    engines = f"{observation.answering.ready} of {observation.desired} engines"
     message = (
         "Paused: the operator changes nothing while `spec.paused` is true."
         f" {engines} and {observation.routers.ready} routers are ready."
@@ -108,7 +108,7 @@ def _child_not_written(observation: Observation) -> ConditionVerdict | None:
 
 
 def _no_router(observation: Observation) -> ConditionVerdict | None:
-    if observation.routable or not (observation.at_zero or observation.engines.ready):
+    if observation.routable or not (observation.at_zero or observation.answering.ready):
         return None
     return ConditionVerdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")
 

@@ -130,7 +130,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         external_urls=tuple(url for exposure in current.exposures for url in exposure.urls)[:MAX_EXTERNAL_URLS],
         replicas=own.replicas,
         ready_replicas=own.ready_replicas,
-        ready=f"{current.engines.ready}/{current.desired}",
+        ready=f"{current.answering.ready}/{current.desired}",
         selector=_selector(current.key, scaled),
         plan=own.plan,
         engine=own.engine,

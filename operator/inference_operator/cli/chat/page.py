@@ -29,6 +29,8 @@ from inference_operator.manifest import Manifest, Ref
 HOST = "127.0.0.1"
 BODY_BYTES = 2**20
 """Largest question with what was said before."""
+STOP_SECONDS = 1.0
+"""Until answers under way end after Ctrl-C."""
 BODY_SECONDS = 10.0
 """Limit for the browser to send it."""
 ANSWERS_AT_ONCE = 8
@@ -71,7 +73,7 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 async def _serve(page: "Page", port: int) -> int:
     """Serve the page until Ctrl-C."""
-    runner = web.AppRunner(page.app, access_log=None, handler_cancellation=True)
+    runner = web.AppRunner(page.app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
     try:
         site = web.TCPSite(runner, HOST, port)
@@ -136,7 +138,11 @@ class Page:
         session = ChatSession(
             self._client, self._cluster, self._found, conversation, self._options.timeout, waits=waits, screen=screen
         )
-        status = await session.ask(asked.question)
+        try:
+            status = await session.ask(asked.question)
+        except UsageError as error:
+            await screen.say(str(error))
+            status = error.status
         self._has_template = conversation.has_template
         await screen.send(end=status)
         await response.write_eof()
