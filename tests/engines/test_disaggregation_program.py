@@ -349,6 +349,44 @@ async def test_a_prompt_whose_begin_was_here_stays_here() -> None:
     assert made.cause(COMPLETIONS, other, json.dumps(other).encode()) == ""
 
 
+WEIGHTS: dict[str, tuple[int, dict[str, Any], str]] = {
+    "a chat": (1, chat(), CHAT),
+    "a chat with a list that vLLM ignores": (1, chat(prompt=["a"] * 256), CHAT),
+    "choices": (3, chat(n=3), CHAT),
+    "a prompt": (1, completion(), COMPLETIONS),
+    "prompts": (6, completion(prompt=["a", "b", "c"], n=2), COMPLETIONS),
+    "another path": (0, completion(), "/v1/embeddings"),
+}
+
+
+@pytest.mark.parametrize("case", WEIGHTS.values(), ids=WEIGHTS)
+async def test_a_request_takes_and_gives_back_its_sequences(case: Any) -> None:  # noqa: ANN401 - a row
+    weight, body, path = case
+    for tokens in (20, 10**9):  # a leg where it may be one, and none
+        used: list[int] = []
+        async with server(answers(200, leg_answer(path))) as url:
+            made = decode(Vllm(), url, tokens=tokens, sequences=256)
+            app = made.app
+
+            async def noted(*parts: Any, app: Any = app, made: Decode = made, used: list[int] = used) -> None:  # noqa: ANN401 - ASGI
+                used.append(made.gate.used)
+                await app(*parts)
+
+            made.app = noted
+            assert (await ask(made, body, path))[0] == 200
+        assert (used, made.gate.used) == ([weight], 0)
+
+
+async def test_a_leg_that_finds_no_free_sequence_in_time_is_computed_here() -> None:
+    app = Vllm()
+    made = decode(app, objective=OBJECTIVE)
+    made.gate.used = 4
+    before = counted(made, "local", "full")
+    assert await ask(made, completion()) == (200, b"local")
+    assert counted(made, "local", "full") == before + 1
+    assert (made.gate.used, len(made.gate.waiting)) == (4, 0)
+
+
 async def test_legs_wait_for_a_free_sequence() -> None:
     gate = Gate(2)
     gate.used += 2

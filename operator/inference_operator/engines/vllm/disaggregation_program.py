@@ -308,11 +308,11 @@ class Decode:
         asked = parsed(raw)
         body = cleaned(raw, asked)
         scope = without_rank(scope) if body is raw else with_body(scope, body)
-        cause, weight = self.cause(scope["path"], asked, body), min(sequences(scope["path"], asked), self.gate.limit)
+        cause = self.cause(scope["path"], asked, body)
+        weight = min(sequences(scope["path"], asked), self.gate.limit) if cause else 1
+        cause = cause or await self.room(incoming)
         if cause:
             self.gate.used += weight  # vLLM queues them itself: their prompts are computed when their turn comes
-        else:
-            await incoming.unless_left(self.gate.enter())
         try:
             cause = cause or await self.remote(scope, body, incoming, send)
             if cause:
@@ -321,11 +321,19 @@ class Decode:
         finally:
             self.gate.leave(weight)
 
+    async def room(self, incoming: Incoming) -> str:
+        """Take a sequence for a leg; returns why there is none."""
+        try:
+            await incoming.unless_left(asyncio.wait_for(self.gate.enter(), self.given.objective))
+        except TimeoutError:
+            return "full"
+        return ""
+
     def cause(self, path: str, asked: Any, body: bytes) -> str:  # noqa: ANN401 - any JSON
         """Why a prompt is computed here from the beginning; empty if a prefill engine is asked."""
         if path not in (CHAT, COMPLETIONS) or not isinstance(asked, dict):
             return "path"
-        salt, prompt = asked.get("cache_salt"), asked.get("prompt")
+        salt, prompt = asked.get("cache_salt"), prompt_of(path, asked)
         known = self.recent.note(body, salt if isinstance(salt, str) else "")
         tokens = len(prompt) if isinstance(prompt, list) and is_one(prompt) else len(body) // BYTES_PER_TOKEN
         if tokens < self.given.tokens:
@@ -608,6 +616,11 @@ def are_texts(messages: Any) -> bool:  # noqa: ANN401 - any JSON
     )
 
 
+def prompt_of(path: str, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+    """The prompt of a completion; None of a chat, where vLLM ignores the field."""
+    return asked.get("prompt") if path == COMPLETIONS else None
+
+
 def is_one(prompt: Any) -> bool:  # noqa: ANN401 - any JSON
     """Whether this is one prompt: a text, or its tokens."""
     return isinstance(prompt, str) or (isinstance(prompt, list) and all(type(one) is int for one in prompt))
@@ -617,7 +630,7 @@ def sequences(path: str, asked: Any) -> int:  # noqa: ANN401 - any JSON
     """How many sequences a request is for vLLM."""
     if path not in (CHAT, COMPLETIONS) or not isinstance(asked, dict):
         return 0
-    count, prompt = asked.get("n"), asked.get("prompt")
+    count, prompt = asked.get("n"), prompt_of(path, asked)
     many = len(prompt) if isinstance(prompt, list) and not is_one(prompt) else 1
     return many * (count if isinstance(count, int) and count > 0 else 1)
 
