@@ -8,6 +8,8 @@ import pytest
 
 from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import Reason
+from inference_operator.engines.vllm.disaggregation import OF_ONE_ROLE
+from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.manifest import DEPLOYMENT, NETWORK_POLICY, SERVICE, Manifest, Ref
 from inference_operator.objects.engine_key import asked_key
 from inference_operator.objects.names import ENGINE, PREFILL, ROUTER
@@ -193,6 +195,20 @@ def test_without_the_field_nothing_is_apart() -> None:
     assert "8081" not in json.dumps([*result.desired.values()])
 
 
+def of_prefill(**own: Any) -> Manifest:  # noqa: ANN401 - fields of the engines of prompts
+    return {"disaggregation": {"prefill": own}}
+
+
+def over(network: Manifest) -> Manifest:
+    return {"disaggregation": {"network": network}}
+
+
+OWN_ARGUMENTS = "spec.disaggregation.prefill.engine.args"
+RESERVED = (
+    *("VLLM_USE_RUST_FRONTEND", "VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT", "UCX_TCP_PORT_RANGE"),
+    *("UCX_TCP_KEEPIDLE", "PYTHONHASHSEED", "POD_IP"),
+)
+OF_BOTH = ("--seed=1", "--block-size=32", "--kv-cache-dtype=fp8", "--max-num-s=1", "--nosuch", "-O2")
 COMBINED: tuple[tuple[str, Manifest], ...] = (
     ("spec.engine.kind", {"engine": {"kind": "Transformers"}}),
     ("spec.router.strategy", {"router": {"strategy": "External"}}),
@@ -200,10 +216,23 @@ COMBINED: tuple[tuple[str, Manifest], ...] = (
     ("spec.engine.kvOffload", {"engine": {"kvOffload": {"memory": "8Gi"}}}),
     ("spec.engine.speculative", {"engine": {"speculative": {"method": "Ngram"}}}),
     ("spec.parallelism.nodes", {"parallelism": {"nodes": 2}}),
+    ("spec.parallelism.pipeline", {"parallelism": {"pipeline": 2}}),
+    ("spec.disaggregation.prefill.parallelism.pipeline", of_prefill(parallelism={"pipeline": 2})),
     ("spec.parallelism.data", {"parallelism": {"data": 2}}),
     ("spec.engine.args", {"engine": {"args": ["--api-server-count=2"]}}),
     ("spec.engine.args", {"engine": {"args": ['--kv-transfer-config={"kv_connector": "Other"}']}}),
     ("spec.engine.image", {"engine": {"image": "docker.io/vllm/vllm-openai:v0.11.0"}}),
+    *((f"spec.engine.env[{name}]", {"engine": {"env": [{"name": name, "value": "1"}]}}) for name in RESERVED),
+    ("spec.disaggregation.network.resource", over({"resource": "nvidia.com/gpu", "count": 8})),
+    (
+        "spec.engine.resources.limits[rdma/ib]",
+        {**over({"resource": "rdma/ib"}), "engine": {"resources": {"limits": {"rdma/ib": "1"}}}},
+    ),
+    (
+        "spec.engine.env[UCX_NET_DEVICES]",
+        {**over({"interface": "net1"}), "engine": {"env": [{"name": "UCX_NET_DEVICES", "value": "net2"}]}},
+    ),
+    *((f"{OWN_ARGUMENTS}[1]", of_prefill(engine={"args": ["--enforce-eager", one]})) for one in OF_BOTH),
 )
 
 
@@ -211,7 +240,26 @@ COMBINED: tuple[tuple[str, Manifest], ...] = (
 def test_what_does_not_go_together_is_refused_by_its_field(field: str, spec: Manifest) -> None:
     start = inputs(inference_deployment()).settings
     settings = start.model_copy(update={"allowed_arguments": ("--kv-transfer-config", "--api-server-count")})
-    assert refusal(asked(**spec), settings=settings).startswith(f"{field}: ")
+    assert refusal(inference_deployment(**{"disaggregation": APART, **spec}), settings=settings).startswith(
+        f"{field}: "
+    )
+
+
+def test_own_arguments_are_options_of_the_scheduler_and_of_memory_that_need_no_right() -> None:
+    assert {option for option in OF_ONE_ROLE if CLASSES.is_harmless(option)} == OF_ONE_ROLE
+    own = ["--no-enable-chunked-prefill", "--scheduling-policy", "fcfs"]
+    assert {*own} <= {*arguments(planned(given(asked({"prefill": {"engine": {"args": own}}}))), PREFILLS)}
+    message = refusal(asked({"prefill": {"engine": {"args": ["--seed=1"]}}}))
+    assert message.endswith("Set it in `spec.engine.args`, which both roles have.")
+
+
+@pytest.mark.parametrize(("stated", "own", "tensor"), [(2, {"tensor": 4}, 4), (2, {"pipeline": 1}, 2), (2, {}, 2)])
+def test_sizes_of_prefill_engines_are_those_of_the_others_unless_they_are_stated(
+    stated: int, own: Manifest, tensor: int
+) -> None:
+    result = planned(given(asked({"prefill": {"parallelism": own}}, parallelism={"tensor": stated, "pipeline": 1})))
+    assert [role.plan.plan.parallel.tensor for role in result.roles] == [stated, tensor]
+    assert [role.context.spec.stated.parallelism.pipeline for role in result.roles] == [1, 1]
 
 
 def test_arguments_of_prefill_engines_need_no_right_that_nobody_checks() -> None:

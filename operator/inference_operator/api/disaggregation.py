@@ -26,8 +26,8 @@ class PrefillEngineSpec(SpecModel):
     args: tuple[Argument, ...] = Field(
         (),
         max_length=64,
-        description="Arguments in addition to those of `engine.args`. Default: none. Change: rolling restart of the"
-        " prefill engines.",
+        description="Arguments in addition to those of `engine.args`: options of the scheduler and of memory. Default:"
+        " none. Change: rolling restart of the prefill engines.",
     )
     max_num_seqs: int | None = Field(
         None,

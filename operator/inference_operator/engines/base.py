@@ -95,8 +95,12 @@ class Engine(ABC):
         """Why an engine over several nodes cannot run what one on a single node can; None if it can."""
         return None
 
-    def check_transfer(self, spec: EngineSpec, /, *, image: str) -> Refusal | None:
-        """Why an engine of this specification gets or gives no KV caches of prompts; None if it can."""
+    def check_transfer(self, spec: EngineSpec, own: Sequence[str], /, *, image: str) -> Refusal | None:
+        """Why engines of this specification send each other no KV caches of prompts; None if they can.
+
+        Args:
+            own: arguments that the engines of prompts have beside the others'.
+        """
         return None
 
     def check_data_parallel(self, spec: EngineSpec, /) -> Refusal | None:

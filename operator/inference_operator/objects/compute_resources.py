@@ -35,15 +35,17 @@ def refusal_of_resources(requested: ResourcesSpec, field: str = "spec.engine.res
     return None
 
 
-def refusal_of_network_devices(requested: ResourcesSpec, network: NetworkSpec) -> Refusal | None:
+def refusal_of_network_devices(
+    requested: ResourcesSpec, network: NetworkSpec, field: str = "spec.hardware.network"
+) -> Refusal | None:
     name = network.resource or ""
     if is_gpu(name):
         cure = "Name the resource of network devices, for example `rdma/hca_shared_devices_a`."
-        return Refusal(Reason.INVALID_SPEC, "spec.hardware.network.resource", f"`{name}` is a GPU.", cure)
+        return Refusal(Reason.INVALID_SPEC, f"{field}.resource", f"`{name}` is a GPU.", cure)
     part = next((part for part in ("requests", "limits") if name in getattr(requested, part)), "")
     if not part:
         return None
-    problem, cure = "`spec.hardware.network.resource` names it too.", "Remove it; `count` there is the amount."
+    problem, cure = f"`{field}.resource` names it too.", "Remove it; `count` there is the amount."
     return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.resources.{part}[{name}]", problem, cure)
 
 

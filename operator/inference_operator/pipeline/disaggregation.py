@@ -1,5 +1,6 @@
 """Why prompts and answers of a specification cannot be computed apart."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from inference_operator.api.reasons import Reason
@@ -27,7 +28,8 @@ def refusal_of_disaggregation(engine: Engine, stated: Spec, settings: Settings, 
         return None
     if not engine.can_transfer:
         return _refused("spec.engine.kind", "Only vLLM computes prompts and answers apart.")
-    asked, parallelism = stated.engine, stated.parallelism
+    asked, parallelism, prefill = stated.engine, stated.parallelism, stated.disaggregation.prefill
+    own_sizes = prefill.parallelism
     combined = {
         "spec.router.strategy": (stated.router.strategy is RouterStrategy.EXTERNAL, "Prompts go through the routers."),
         "spec.model.adapters": (bool(stated.model.adapters), _OTHERS.format("Prompts of LoRA adapters")),
@@ -37,6 +39,8 @@ def refusal_of_disaggregation(engine: Engine, stated: Spec, settings: Settings, 
             asked.speculative.method is not SpeculativeMethod.OFF,
             _OTHERS.format("KV caches of drafts"),
         ),
+        "spec.parallelism.pipeline": ((parallelism.pipeline or 1) > 1, _ONE_STAGE),
+        f"{FIELD}.prefill.parallelism.pipeline": (bool(own_sizes and (own_sizes.pipeline or 1) > 1), _ONE_STAGE),
         "spec.parallelism.nodes": ((parallelism.nodes or 1) > 1, _ON_ONE_NODE),
         "spec.parallelism.data": ((parallelism.data or 1) > 1, _OTHERS.format("KV caches of data parallel ranks")),
     }
@@ -46,16 +50,18 @@ def refusal_of_disaggregation(engine: Engine, stated: Spec, settings: Settings, 
     if not settings.engine_keys:
         cure = "Ask the administrator to set `engineKeys`."
         return Refusal(Reason.INVALID_SPEC, FIELD, "Engines need a key to ask each other.", cure)
-    return _of_arguments(engine, stated) or engine.check_transfer(asked, image=image)
+    own = prefill.engine.args
+    return _of_arguments(engine, own) or engine.check_transfer(asked, own, image=image)
 
 
 _OTHERS = "{} are not sent from engine to engine."
+_ONE_STAGE = "KV caches are not sent between engines whose layers are divided into stages."
+"""vLLM refuses it for the one that reads (0.32.0, `nixl/base_worker.py`); for the one that gives nobody has run it."""
 _ON_ONE_NODE = "Prompts and answers are computed apart on engines on one node."
 
 
-def _of_arguments(engine: Engine, stated: Spec) -> Refusal | None:
+def _of_arguments(engine: Engine, own: Sequence[str]) -> Refusal | None:
     """Arguments of prefill engines that need a right: the admission policy looks at those of `spec.engine` alone."""
-    own = stated.disaggregation.prefill.engine.args if stated.disaggregation else ()
     unsafe = unsafe_arguments(own, engine.option_classes)
     if not unsafe:
         return None
@@ -72,6 +78,8 @@ def refusal_of_transfer(
         return None
     if plan.pinned.plan.parallel.nodes > 1:
         return _refused(FIELD, f"{_ON_ONE_NODE} This model needs several.")
+    if (stages := plan.pinned.plan.parallel.pipeline) > 1:
+        return of_prefill(context, _refused(FIELD, f"{_ONE_STAGE} This plan has {stages}."))
     if not isinstance(facts, ModelFacts):
         return None if plan.is_kept else _refused(FIELD, "The model's files are not known, and so not its KV cache.")
     if problem := _of_cache(context.engine.as_served(facts, context.spec.stated.engine)):

@@ -1,13 +1,16 @@
 """Why a valid specification cannot be served as its user wrote it, or with the administrator's defaults."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from inference_operator.api.disaggregation import DisaggregationSpec
 from inference_operator.api.hardware import Device
+from inference_operator.api.network import NetworkSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
-from inference_operator.engines.group.network import INTERFACE_VARIABLES
+from inference_operator.engines.group.network import INTERFACE_VARIABLES, UCX_DEVICES
 from inference_operator.objects.adapter_list import list_mount
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import refusal_of_network_devices, refusal_of_resources
@@ -30,6 +33,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
     """Why the engine of a role, or the router, cannot run as specified; None if both can."""
     context = state.context
     engine, stated, effective = context.engine, context.spec.stated, context.spec.effective
+    apart = stated.disaggregation or DisaggregationSpec()
     access = engine.access(stated.engine, stated.model)
     has_slots = bool(stated.engine.adapter_slots)
     claim = CacheVolume("any", "any", adapters=has_slots) if stated.cache else None
@@ -42,7 +46,8 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or _of_device(engine, stated)
         or _of_parallelism(engine, stated)
         or _of_groups(engine, stated)
-        or _of_interface(stated)
+        or _of_interface(stated, "spec.hardware.network", stated.hardware.network, INTERFACE_VARIABLES)
+        or _of_interface(stated, "spec.disaggregation.network", apart.network, (UCX_DEVICES,))
         or refusal_of_disaggregation(engine, stated, context.settings, image=state.image)
         or engine.check_fields(stated.engine)
         or engine.check(stated.engine, image=state.image, settings=context.settings)
@@ -50,6 +55,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or _of_defaults(engine.check_model(effective.engine, stated.model, cached=stated.cache is not None))
         or refusal_of_resources(stated.engine.resources)
         or refusal_of_network_devices(stated.engine.resources, effective.network)
+        or refusal_of_network_devices(stated.engine.resources, apart.network, "spec.disaggregation.network")
         or refusal_of_router_resources(effective.router.resources)
         or refusal_of_exposure(stated.router)
         or refusal_of_queue(effective.router)
@@ -115,14 +121,14 @@ def _of_groups(engine: Engine, stated: Spec) -> Refusal | None:
     return Refusal(Reason.INVALID_SPEC, field, problem, f"Remove it, or set {more}.")
 
 
-def _of_interface(stated: Spec) -> Refusal | None:
+def _of_interface(stated: Spec, field: str, network: NetworkSpec, variables: Sequence[str]) -> Refusal | None:
     """The interface and a variable that it sets, both stated."""
-    if not stated.hardware.network.interface:
+    if not network.interface:
         return None
-    twice = next((variable.name for variable in stated.engine.env if variable.name in INTERFACE_VARIABLES), "")
+    twice = next((variable.name for variable in stated.engine.env if variable.name in variables), "")
     if not twice:
         return None
-    problem = f"`{twice}` and `spec.hardware.network.interface` are both set."
+    problem = f"`{twice}` and `{field}.interface` are both set."
     return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.env[{twice}]", problem, "Remove one of them.")
 
 

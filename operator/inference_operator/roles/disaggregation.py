@@ -7,7 +7,7 @@ from inference_operator.api.disaggregation import (
     DisaggregationSpec,
 )
 from inference_operator.api.engine_profile import EngineProfile
-from inference_operator.api.hardware import Device, ParallelismSpec
+from inference_operator.api.hardware import Device
 from inference_operator.api.spec import Spec
 from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
 from inference_operator.objects.child import content_hash
@@ -36,8 +36,7 @@ def prefill_spec(stated: Spec, asked: DisaggregationSpec) -> Spec:
     if own.hardware:
         replaced["hardware"] = stated.hardware.model_copy(update={"gpu": own.hardware.gpu})
     if own.parallelism:
-        sizes_of_own = ParallelismSpec(tensor=own.parallelism.tensor, pipeline=own.parallelism.pipeline)
-        replaced["parallelism"] = sizes_of_own
+        replaced["parallelism"] = stated.parallelism.model_copy(update=own.parallelism.model_dump(exclude_none=True))
     return stated.model_copy(update=replaced)
 
 

@@ -10,8 +10,16 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from math import ceil
 
-from inference_operator.engines.kv_transfer import SIDE_CHANNEL_PORT, TRANSFER_PORTS, KVTransfer
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.engines.kv_transfer import POD_IP, SIDE_CHANNEL_PORT, TRANSFER_PORTS, KVTransfer
 from inference_operator.engines.programs import program_command
+from inference_operator.engines.vllm.cli_args import value_of
+from inference_operator.engines.vllm.memory import version_of
+from inference_operator.engines.vllm.memory_flags import TRANSFER
+from inference_operator.engines.vllm.options import resolve_option, written_option
+from inference_operator.engines.vllm_image import version_of_image
 
 TRANSFER_PROGRAM = "disaggregation"
 _SOURCE = files(__package__).joinpath("disaggregation_program.py").read_text(encoding="utf-8")
@@ -104,3 +112,56 @@ _VARIABLES = {
     "UCX_TCP_KEEPCNT": "3",
     "PYTHONHASHSEED": "0",
 }
+
+
+_SERVERS = "--api-server-count"
+TRANSFER_SINCE = (0, 32)
+"""The version whose NIXL connector was read and run."""
+_RESERVED = frozenset({*_VARIABLES, POD_IP, "VLLM_NIXL_SIDE_CHANNEL_HOST"})
+_OF_ONE_ROLE = (
+    "--async-scheduling --cudagraph-capture-sizes --cudagraph-metrics --enable-chunked-prefill --enforce-eager"
+    " --kv-cache-memory-bytes --long-prefill-token-threshold --long-prefill-token-threshold-adaptive"
+    " --max-cudagraph-capture-size --max-num-scheduled-tokens --num-gpu-blocks-override --prefill-schedule-interval"
+    " --scheduler-reserve-full-isl --scheduling-policy"
+)
+OF_ONE_ROLE = frozenset(_OF_ONE_ROLE.split())
+"""Options of the scheduler and of memory: they change neither the tokens of a prompt nor what is in a KV cache."""
+
+
+def refusal_of_transfer(engine: EngineSpec, own: Sequence[str] = (), *, image: str) -> Refusal | None:
+    """The refusal of what does not go with KV caches from other engines, or None.
+
+    Args:
+        own: arguments that the engines of prompts have beside the others'. The revision does not know them.
+
+    Examples:
+        >>> print(refusal_of_transfer(EngineSpec(args=["--api-server-count=2"]), image="").message)
+        spec.engine.args: `--api-server-count` gives an engine several servers, of which each would fill the batch. \
+Remove it, or remove `spec.disaggregation`.
+    """
+    cure = "Remove it, or remove `spec.disaggregation`."
+    if value_of(engine.args, TRANSFER) is not None:
+        return Refusal(Reason.INVALID_SPEC, "spec.engine.args", f"`{TRANSFER}` would replace the connector.", cure)
+    if value_of(engine.args, _SERVERS) is not None:
+        problem = f"`{_SERVERS}` gives an engine several servers, of which each would fill the batch."
+        return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
+    if name := next((variable.name for variable in engine.env if variable.name in _RESERVED), ""):
+        problem = "The operator sets it, so that engines send each other KV caches."
+        return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.env[{name}]", problem, cure)
+    version = version_of(version_of_image(image))
+    if version is None or version >= TRANSFER_SINCE:
+        return _of_own(own)
+    problem = "Its vLLM is older than 0.32, whose transfer of KV caches is the one that was read and run."
+    return Refusal(Reason.INVALID_SPEC, "spec.engine.image", problem, cure)
+
+
+def _of_own(own: Sequence[str]) -> Refusal | None:
+    """The refusal of an argument that would make the KV caches of two roles with one revision differ."""
+    for index, argument in enumerate(own):
+        option = written_option(argument)
+        if option is not None and " ".join(resolve_option(option)) not in OF_ONE_ROLE:
+            field = f"spec.disaggregation.prefill.engine.args[{index}]"
+            problem = f"`{option}` is no option of the scheduler or of memory, in which the roles may differ."
+            cure = "Set it in `spec.engine.args`, which both roles have."
+            return Refusal(Reason.INVALID_SPEC, field, problem, cure)
+    return None

@@ -272,32 +272,6 @@ def refusal_of_offload(engine: EngineSpec) -> Refusal | None:
     return Refusal(Reason.INVALID_SPEC, "spec.engine.kvOffload", problem, "Remove one of the two.")
 
 
-def refusal_of_transfer(engine: EngineSpec, *, image: str) -> Refusal | None:
-    """The refusal of what does not go with KV caches from other engines, or None.
-
-    Examples:
-        >>> print(refusal_of_transfer(EngineSpec(args=["--api-server-count=2"]), image="").message)
-        spec.engine.args: `--api-server-count` gives an engine several servers, of which each would fill the batch. \
-Remove it, or remove `spec.disaggregation`.
-    """
-    cure = "Remove it, or remove `spec.disaggregation`."
-    if value_of(engine.args, TRANSFER) is not None:
-        return Refusal(Reason.INVALID_SPEC, "spec.engine.args", f"`{TRANSFER}` would replace the connector.", cure)
-    if value_of(engine.args, _SERVERS) is not None:
-        problem = f"`{_SERVERS}` gives an engine several servers, of which each would fill the batch."
-        return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
-    version = version_of(version_of_image(image))
-    if version is None or version >= TRANSFER_SINCE:
-        return None
-    problem = "Its vLLM is older than 0.32, whose transfer of KV caches is the one that was read and run."
-    return Refusal(Reason.INVALID_SPEC, "spec.engine.image", problem, cure)
-
-
-_SERVERS = "--api-server-count"
-TRANSFER_SINCE = (0, 32)
-"""The version whose NIXL connector was read and run."""
-
-
 def refusal_of_slots(engine: EngineSpec) -> Refusal | None:
     """The refusal of arguments about adapters beside the fields, or None.
 

@@ -31,7 +31,7 @@ from inference_operator.engines.vllm.arguments import (
     refusal_of_remote_code,
 )
 from inference_operator.engines.vllm.cli_args import is_on, value_of
-from inference_operator.engines.vllm.disaggregation import transfer_start
+from inference_operator.engines.vllm.disaggregation import refusal_of_transfer, transfer_start
 from inference_operator.engines.vllm.encoders import ENCODERS, encoder_arguments
 from inference_operator.engines.vllm.errors import ERRORS
 from inference_operator.engines.vllm.groups import (
@@ -63,7 +63,6 @@ from inference_operator.engines.vllm.memory_flags import (
     refusal_of_cache_options,
     refusal_of_offload,
     refusal_of_slots,
-    refusal_of_transfer,
     shape_of,
 )
 from inference_operator.engines.vllm.metrics import (
@@ -274,8 +273,8 @@ class Vllm(Engine):
     def check_member(self, spec: EngineSpec) -> Refusal | None:
         return refusal_of_member(spec)
 
-    def check_transfer(self, spec: EngineSpec, *, image: str) -> Refusal | None:
-        return refusal_of_transfer(spec, image=image)
+    def check_transfer(self, spec: EngineSpec, own: Sequence[str], *, image: str) -> Refusal | None:
+        return refusal_of_transfer(spec, own, image=image)
 
     def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:
         return refusal_of_own_batches(spec.args)
