@@ -21,6 +21,7 @@ from inference_operator.cli.drill.promises import Fault
 from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.parser import RefusedError
 from inference_operator.manifest import DEPLOYMENT, POD, STATEFUL_SET, Manifest, Ref
+from inference_operator.objects.names import ENGINE, PREFILL
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import pod_view
 from tests.cli.conftest import Infd
@@ -48,6 +49,10 @@ def engine(name: str) -> dict[str, object]:
     return pod(name=f"qwen-engine-{name}", status=ready_pod())
 
 
+def prefill(name: str) -> Manifest:
+    return pod(name=f"qwen-prefill-{name}", component=PREFILL, status=ready_pod())
+
+
 def test_only_faults_that_the_caller_may_cause_are_caused(infd: Infd, behind: Behind) -> None:
     behind.serve(live(ready=2, replicas=2), router("a"), router("b"), engine("a"), engine("b"))
     behind.objects[REVIEWS] = {"status": {"allowed": False}}
@@ -65,7 +70,8 @@ def test_only_faults_that_the_caller_may_cause_are_caused(infd: Infd, behind: Be
 
 
 def test_a_service_of_one_engine_and_one_router_is_not_interrupted(infd: Infd, behind: Behind) -> None:
-    behind.serve(live(), router("a"), engine("a"))
+    """Engines that compute prompts for it keep no service up."""
+    behind.serve(live(), router("a"), engine("a"), prefill("a"), prefill("b"))
     others = ",".join(fault for fault in DRILLED if fault is not Fault.END_OPERATOR)
     status, said, _ = infd("drill", "qwen", "--yes", f"--faults={others}")
     assert status == 1
@@ -110,7 +116,8 @@ def test_the_load_is_below_what_one_engine_carries() -> None:
 
 async def test_a_fault_that_would_interrupt_when_its_turn_comes_is_not_caused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Autoscaling may have removed engines since the drill began."""
-    one_engine = Pods(engines_of([pod_view(engine("a"), component="engine")]), [])
+    views = [pod_view(engine("a"), component=ENGINE), pod_view(prefill("a"), component=PREFILL)]
+    one_engine = Pods(engines_of(views), [])
 
     async def pods(_: DrilledService) -> Pods:
         return one_engine
@@ -122,7 +129,7 @@ async def test_a_fault_that_would_interrupt_when_its_turn_comes_is_not_caused(mo
     monkeypatch.setattr("inference_operator.cli.drill.faults.live_of", live_now)
     nothing: Any = None
     service = DrilledService(nothing, nothing, Ref(POD, "default", "qwen"), nothing, limit_seconds=1.0)
-    assert one_engine.serving
+    assert (len(one_engine.serving), len(one_engine.engines)) == (1, 2)
     for fault in (Fault.DELETE_ENGINE, Fault.SCALE_DOWN, Fault.ROLL_ENGINES, Fault.TO_ZERO):
         with pytest.raises(ObstacleError):
             await service.cause(fault)

@@ -7,6 +7,7 @@ from inference_operator.api.resource import resource
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.status.why import explanation
 from inference_operator.manifest import Manifest
+from inference_operator.objects.names import ENGINE, PREFILL
 from tests.cli.conftest import Infd
 from tests.status.situations import CRASHING, RAW, SERVING, loading, reported, view
 from tests.status.test_states import STATES, report_of
@@ -20,9 +21,9 @@ PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
 
 
-def engine_pod() -> Manifest:
+def engine_pod(component: str = ENGINE) -> Manifest:
     container = {"name": "engine", "ports": [{"name": "http", "containerPort": 8000}]}
-    return {**pod(name="qwen-engine-a", status=ready_pod()), "spec": {"containers": [container]}}
+    return {**pod(name="qwen-engine-a", component=component, status=ready_pod()), "spec": {"containers": [container]}}
 
 
 def stored(situation_status: Manifest) -> bytes:
@@ -51,6 +52,13 @@ def test_an_engine_that_does_not_start_is_explained_with_what_helps(infd: Infd, 
     assert output.startswith("Reconciling, Ready: CrashLoop. Pod qwen-engine-a does not run")
     assert "What helps: Correct what the message names." in output
     assert output.endswith("No engine is ready, so there are no metrics.\n")
+
+
+def test_engines_that_compute_prompts_alone_are_no_engine_that_is_ready(infd: Infd, server: dict[str, bytes]) -> None:
+    server[RESOURCE] = stored(reported(loading(pods=[view(CRASHING)])).status.dump())
+    server[PODS], server[EVENTS] = listing(engine_pod(PREFILL)), listing()
+    _, output, _ = infd("status", "--why", "qwen")
+    assert "No engine is ready, so there are no metrics.\nqwen-engine-a: " in output
 
 
 @for_each(STATES)

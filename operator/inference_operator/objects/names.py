@@ -39,6 +39,11 @@ def is_role(component: str) -> bool:
     return component not in _OTHER_COMPONENTS
 
 
+def answers_clients(component: str) -> bool:
+    """Whether the pods of a component are engines to which clients' requests go."""
+    return is_role(component) and component != PREFILL
+
+
 def workload_name(name: str, role: str) -> str:
     """Name of a role's workload, NetworkPolicy and disruption budget."""
     return f"{name}-{role}"

@@ -47,7 +47,7 @@ from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import PodPort, PortForward
 from inference_operator.kube.proxy import in_cluster
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
+from inference_operator.objects.names import NAME_LABEL, ROUTER, answers_clients, component_of, is_role
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.router.waiting import COLD_START_STEPS
 from inference_operator.sizing.serving import Load as MeanLoad
@@ -209,7 +209,7 @@ async def _carried(cluster: KubeCluster, found: Resource) -> float | None:
     with suppress(ForbiddenError):
         for kind in WORKLOAD_KINDS:
             async for workload in cluster.each(kind, namespace=found.key.namespace, labels=labels):
-                pinned = PLAN_ANNOTATION.read(workload) if is_role(component_of(workload)) else None
+                pinned = PLAN_ANNOTATION.read(workload) if answers_clients(component_of(workload)) else None
                 if pinned and (engine := serving_of_plan(pinned.plan)):
                     return engine.best(load, engine.attainable(load, objective))[0].requests
     return None

@@ -31,7 +31,7 @@ from inference_operator.controller.cluster import ClusterError, NotFoundError
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
-from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
+from inference_operator.objects.names import NAME_LABEL, ROUTER, answers_clients, component_of, is_role
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.pod import PodView, pod_view
 
@@ -63,11 +63,16 @@ class Pods:
     """The pods of a service at a time."""
 
     engines: Sequence[EngineView]
+    """Also those that compute prompts for the others."""
     routers: Sequence[PodView]
 
     @property
+    def answering(self) -> Sequence[EngineView]:
+        return [one for one in self.engines if answers_clients(one.component)]
+
+    @property
     def serving(self) -> Sequence[EngineView]:
-        return [one for one in self.engines if one.is_serving]
+        return [one for one in self.answering if one.is_serving]
 
     @property
     def ready_routers(self) -> Sequence[PodView]:
@@ -289,7 +294,7 @@ class DrilledService:
     async def _with_fewer(self, replicas: int) -> str:
         """Have fewer engines for a while, and then as many as before."""
         async with self._annotated(replicas):
-            await self._await(lambda now: len(now.engines) <= replicas, f"{replicas} engines are left")
+            await self._await(lambda now: len(now.answering) <= replicas, f"{replicas} engines are left")
             await asyncio.sleep(DOWN_SECONDS)
         return f"{replicas} engine{'s' * (replicas != 1)} for {DOWN_SECONDS:g} s"
 

@@ -19,7 +19,7 @@ from inference_operator.cli.parser import EXIT_REFUSED, harmless
 from inference_operator.cli.status.command import live_report
 from inference_operator.diagnosis.slowness import slow_causes
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.objects.names import COMPONENT_LABEL
+from inference_operator.objects.names import COMPONENT_LABEL, answers_clients
 from inference_operator.status.events import SCALED_DOWN, SCALED_UP
 from inference_operator.status.network import slow_network
 from inference_operator.views.pod import PodView
@@ -42,7 +42,7 @@ def explanation(now: LiveResource) -> Iterator[str]:
         if slow := slow_network(role.engine.network if role.engine else None):
             yield f"Slow: {slow}"
     serving = sorted((engine.leader for engine in now.engines if engine.is_serving), key=lambda pod: pod.name)
-    if not serving:
+    if not any(answers_clients(pod.component) for pod in serving):
         yield "No engine is ready, so there are no metrics."
     for pod in serving:
         plan = status.of_role(pod.component, has_scale=True).plan
