@@ -20,6 +20,8 @@ from inference_operator.views.pod import pod_view
 from tests.testing.builders import CONFIG, ENGINES, KEY, inference_deployment, inputs, model_known, pod, ready_pod
 
 PREFILLS = Ref(DEPLOYMENT, KEY.namespace, "qwen-prefill")
+ROUTERS = Ref(DEPLOYMENT, KEY.namespace, "qwen-router")
+ALL = (ENGINES, PREFILLS, ROUTERS)
 APART: Manifest = {"prefill": {"replicas": 2}}
 COMMIT = "0" * 40
 
@@ -160,11 +162,29 @@ def test_only_the_own_engines_and_routers_reach_the_ports() -> None:
         assert peers(result, name, port) == expected, (name, port)
 
 
-def test_the_number_of_prefill_engines_restarts_nothing() -> None:
-    before, after = (planned(given(asked({"prefill": {"replicas": number}}))) for number in (2, 16))
-    for ref in (ENGINES, PREFILLS, Ref(DEPLOYMENT, KEY.namespace, "qwen-router")):
-        assert before.desired[ref]["spec"]["template"] == after.desired[ref]["spec"]["template"]
-    assert (before.desired[PREFILLS]["spec"]["replicas"], after.desired[PREFILLS]["spec"]["replicas"]) == (2, 16)
+@pytest.mark.parametrize(
+    ("own", "rolls"),
+    [
+        ({"replicas": 16}, ()),
+        ({"replicas": 31}, ()),
+        ({"replicas": 32}, (ROUTERS,)),
+        ({"engine": {"maxNumSeqs": 8}}, (PREFILLS, ROUTERS)),
+        (None, (ENGINES, PREFILLS, ROUTERS)),
+    ],
+    ids=str,
+)
+def test_what_a_change_of_prefill_engines_restarts(own: Manifest | None, rolls: tuple[Ref, ...]) -> None:
+    """All at once, also where the field is removed: prompts are local meanwhile."""
+    before = planned(given(asked()))
+    live = [{**manifest, "metadata": {**manifest["metadata"], "uid": "u"}} for manifest in before.desired.values()]
+    spec = inference_deployment() if own is None else asked({"prefill": {**APART["prefill"], **own}})
+    after = planned(given(spec, *live))
+    templates = [
+        {ref: found.desired[ref]["spec"]["template"] if ref in found.desired else None for ref in ALL}
+        for found in (before, after)
+    ]
+    assert tuple(ref for ref in ALL if templates[0][ref] != templates[1][ref]) == rolls
+    assert (PREFILLS in after.desired) == (own is not None)
 
 
 def test_fields_of_prefill_engines_move_no_other_engine() -> None:
