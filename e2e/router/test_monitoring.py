@@ -66,13 +66,19 @@ NOTHING_TO_SHOW = {
     "fleet: Engines without a node",
     "fleet: Requests that wait",
     "fleet: Router restarts",
+    "fleet: Gateways: requests",
+    "fleet: Gateways: refused requests and errors",
+    "fleet: Gateways: fallbacks",
+    "fleet: Gateways: waits",
     "service: Restarts",
     "router: Requests of adapters",
     "router: Requests over a limit",
     "router: Answers whose tokens are not counted",
+    "router: Prompts by where they were computed",
+    "router: Time at prefill engines, and until the first token",
     "operator: Errors",
 }
-"""Panels about faults, adapters, or of another exporter: without them they are empty."""
+"""Panels about faults, adapters, gateways, a second role, or of another exporter: without them they are empty."""
 NEEDS_AN_API_SERVER = {
     "operator: Requests to the API server",
     "operator: Watches",
