@@ -73,7 +73,7 @@ OF_PROGRAMS = {
     ),
     f"{PREFILL}s_total": (
         "place cause",
-        "Prompts at a decode engine: `remote` (also if vLLM read no blocks), `local` with the cause, or `none`",
+        "Prompts at a decode engine: `remote` (also if no blocks were read), `local` (cause `full`: no room), `none`",
     ),
     f"{PREFILL}_leg_seconds": ("", "Time until a prefill engine had computed a prompt, as its decode engine saw it"),
     f"{PREFILL}_age_seconds": ("", "From the request to the prefill engine to the first token at the decode engine"),

@@ -16,8 +16,20 @@ from inference_operator.objects.names import ENGINE, PREFILL, ROUTER
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.views.node import node_view
 from inference_operator.views.pod import pod_view
-from tests.testing.builders import CONFIG, ENGINES, KEY, inference_deployment, inputs, model_known, pod, ready_pod
+from tests.testing.builders import (
+    CONFIG,
+    ENGINES,
+    KEY,
+    NODES,
+    inference_deployment,
+    inputs,
+    model_known,
+    pod,
+    ready_pod,
+)
+from tests.testing.nodes import node
 
 PREFILLS = Ref(DEPLOYMENT, KEY.namespace, "qwen-prefill")
 ROUTERS = Ref(DEPLOYMENT, KEY.namespace, "qwen-router")
@@ -223,6 +235,7 @@ def over(network: Manifest) -> Manifest:
     return {"disaggregation": {"network": network}}
 
 
+ON_L4: Manifest = {"gpu": {"products": ["NVIDIA-L4"]}}
 OWN_ARGUMENTS = "spec.disaggregation.prefill.engine.args"
 RESERVED = (
     *("VLLM_USE_RUST_FRONTEND", "VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT", "UCX_TCP_PORT_RANGE"),
@@ -263,6 +276,26 @@ def test_what_does_not_go_together_is_refused_by_its_field(field: str, spec: Man
     assert refusal(inference_deployment(**{"disaggregation": APART, **spec}), settings=settings).startswith(
         f"{field}: "
     )
+
+
+@pytest.mark.parametrize(
+    ("apart", "spec"),
+    [
+        ({"prefill": {"parallelism": {"pipeline": 1}}}, {"hardware": ON_L4, "engine": {"profile": "Throughput"}}),
+        ({"prefill": {"hardware": ON_L4}}, {}),
+    ],
+    ids=["decode", "prefill"],
+)
+def test_stages_that_a_plan_chose_are_refused(apart: Manifest, spec: Manifest) -> None:
+    """For throughput, GPUs without NVLink get stages by themselves."""
+    l4 = node_view(node("l4", gpus=8, labels={"nvidia.com/gpu.product": "NVIDIA-L4"}))
+    model = {"source": "hf://Qwen/Qwen3-32B"}
+    nodes = (l4, *NODES)
+    message = refusal(asked(apart, model=model, **spec), nodes=nodes)
+    assert message.startswith("spec.parallelism.pipeline: ")
+    assert ("engines that compute prompts" in message) == (not spec)
+    cured = spec | {"parallelism": {"tensor": 8, "pipeline": 1}}
+    assert isinstance(outcome(given(asked(apart, model=model, **cured), nodes=nodes)), Planned)
 
 
 def test_own_arguments_are_options_of_the_scheduler_and_of_memory_that_need_no_right() -> None:

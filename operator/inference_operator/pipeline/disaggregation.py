@@ -79,7 +79,9 @@ def refusal_of_transfer(
     if plan.pinned.plan.parallel.nodes > 1:
         return _refused(FIELD, f"{_ON_ONE_NODE} This model needs several.")
     if (stages := plan.pinned.plan.parallel.pipeline) > 1:
-        return of_prefill(context, _refused(FIELD, f"{_ONE_STAGE} This plan has {stages}."))
+        field = "spec.parallelism.pipeline"
+        cure = f"Set it to 1, or remove `{FIELD}`."
+        return of_prefill(context, Refusal(Reason.INVALID_SPEC, field, f"{_ONE_STAGE} This plan has {stages}.", cure))
     if not isinstance(facts, ModelFacts):
         return None if plan.is_kept else _refused(FIELD, "The model's files are not known, and so not its KV cache.")
     if problem := _of_cache(context.engine.as_served(facts, context.spec.stated.engine)):
