@@ -109,8 +109,8 @@ def test_layers_that_are_not_in_the_checkpoint_predict_nothing() -> None:
 
 def test_a_type_that_states_its_layers_has_none_without_them() -> None:
     facts = model("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
-    assert refusal(replace(facts, commit="0" * 40), method="MTP")
-    assert refusal(replace(facts, commit="0" * 40, predicting_layers=1), method="MTP") is None
+    assert refusal(replace(facts, is_whole=True), method="MTP")
+    assert refusal(replace(facts, is_whole=True, predicting_layers=1), method="MTP") is None
     assert refusal(facts, method="MTP") is None, "the catalogue does not tell"
 
 

@@ -13,7 +13,7 @@ from inference_operator.router.process import CONFIG_FILE
 from tests.testing.random_routers import Routers, words
 
 SEEDS = st.integers(0, 2**32 - 1)
-SECTIONS = frozenset({"global", "resolvers", "defaults", "frontend", "backend"})
+SECTIONS = frozenset({"global", "resolvers", "defaults", "frontend", "backend", "listen"})
 RENDERINGS = 100_000
 
 
