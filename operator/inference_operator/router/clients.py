@@ -115,7 +115,7 @@ def process_connections(spec: RouterSpec, *, has_prefill: bool = False) -> int:
 
     Examples:
         >>> process_connections(RouterSpec()), process_connections(RouterSpec(), has_prefill=True)
-        (7848, 8257)
+        (7880, 8289)
     """
     prompts = prefill_connections(spec) if has_prefill else 0
     return sum((*frontend_connections(spec).values(), READERS, HOOKS, DNS_UDP_SLOTS, prompts))
