@@ -137,7 +137,8 @@ async def test_what_was_held_without_an_engine_keeps_its_order(loopback: Loopbac
         await places.listen(loopback)
         await places.until_started(PLACES)
         await loopback.until_queued(63 - PLACES)
-        first = [*places.started, *[await places.next() for _ in range(3)]]
+        # One of the 60 may have been sent on before the others were in the queue.
+        first = [*places.started, *[await places.next() for _ in range(4)]]
         assert {"u0", "u1", "u2"} < set(first), places.started
 
 

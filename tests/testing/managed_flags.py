@@ -6,5 +6,6 @@ from inference_operator.engines.vllm.options import SPELLINGS, resolve_option, w
 
 def managed_flag(argument: str) -> str | None:
     """The managed flag that an argument sets, in any spelling."""
-    names = resolve_option(written_option(argument) or "")
+    option = written_option(argument)
+    names = resolve_option(option) if option else ()
     return next((flag for flag in MANAGED_FLAGS if SPELLINGS.get(flag, flag) in names), None)
