@@ -194,14 +194,20 @@ def _sized(state: PlanState, inputs: PlanInputs) -> PinnedPlan | Refusal:
         return latest or sizes
     facts = inputs.model.facts
     commit = facts.commit if isinstance(facts, ModelFacts) else ""
-    sizes = replace(sizes, advice=advice(inputs, sizes, context.engine))
     plan = PinnedPlan(state.spec_hash, inputs.image, sizes, engine=context.spec.engine, commit=commit)
     if latest is None:
-        return plan
+        return _advised(plan, inputs, context.engine)
     before = latest.plan
     alike = replace(sizes, revision=before.revision, step=before.step, runner_up=before.runner_up, advice=before.advice)
     unchanged = replace(plan, plan=alike, rules=latest.rules) == latest
-    return latest if unchanged else replace(plan, plan=replace(sizes, revision=latest.plan.revision + 1))
+    if unchanged:
+        return latest
+    return _advised(replace(plan, plan=replace(sizes, revision=before.revision + 1)), inputs, context.engine)
+
+
+def _advised(pinned: PinnedPlan, inputs: PlanInputs, engine: Engine) -> PinnedPlan:
+    """The plan with its advice, for which the model is sized again: so only a plan that is new gets it."""
+    return replace(pinned, plan=replace(pinned.plan, advice=advice(inputs, pinned.plan, engine)))
 
 
 def _with_defaults_named(refusal: Refusal, default: PodScheduling) -> Refusal:
