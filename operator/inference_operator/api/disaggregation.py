@@ -91,8 +91,8 @@ class DisaggregationSpec(SpecModel):
         None,
         ge=1,
         le=MAX_TOKENS,
-        description="Prompts of fewer tokens are computed by the engine that answers; `infd fit` prints from how many"
-        f" on the transfer takes less time. Default: {MIN_PROMPT_TOKENS}. Change: rolling restart.",
+        description="Prompts of fewer tokens are computed by the engine that answers."
+        f" Default: {MIN_PROMPT_TOKENS}. Change: rolling restart.",
     )
     network: NetworkSpec = Field(
         default_factory=NetworkSpec,
