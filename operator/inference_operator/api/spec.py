@@ -127,6 +127,11 @@ class Spec(SpecModel):
         """The largest number of engines that this specification can lead to."""
         return self.autoscaling.max_replicas if self.autoscaling else self.replicas
 
+    @property
+    def needs_engine_key(self) -> bool:
+        """Whether what engines have is closed to all but their routers and each other."""
+        return self.router.keys is not None or self.disaggregation is not None
+
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!has(self.cache) || self.model.source.startsWith('hf://') || self.model.source.startsWith('s3://')"

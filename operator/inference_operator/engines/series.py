@@ -18,6 +18,12 @@ _REST = re.compile(rf"(?:\{{({_LABEL}(?:,{_LABEL})*)?,?\}})? +(\S+)(?: +-?[0-9]+
 MOST = 1e15
 """No sum of an engine is larger: 30 years of a million tokens a second."""
 
+
+def are_counts(values: Iterable[float]) -> bool:
+    """Whether an engine can have counted these; not NaN."""
+    return all(0 <= value <= MOST for value in values)
+
+
 _PAIR = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r'\\([\\n"])')
 
@@ -65,8 +71,7 @@ def histogram(text: str, name: str) -> Histogram | None:
         counts[float(sample.labels.get("le", ""))] += sample.value
     total = sum(sample.value for sample in series(text, [f"{name}_sum"]))
     bounds = sorted(counts)
-    finite = [total, *counts.values(), *(bound for bound in bounds if bound < inf)]
-    if not counts or not all(0 <= value <= MOST for value in finite):
+    if not counts or not are_counts([total, *counts.values(), *(bound for bound in bounds if bound < inf)]):
         return None
     return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total)
 

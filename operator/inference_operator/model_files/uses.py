@@ -9,7 +9,7 @@ from inference_operator.jobs.download_result import CLAIM_KEY, DRAFT_KEY, MODEL_
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 from inference_operator.models.checkpoint import GGUF
-from inference_operator.models.source import DOWNLOADED, model_source, stored_name
+from inference_operator.models.source import DOWNLOADED, HUB_SCHEME, model_source, stored_name
 from inference_operator.objects.cache_volume import COMPILED_FOLDER, model_of_folder
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, cache_claim_name
 from inference_operator.views.raw import mapping, objects
@@ -18,7 +18,6 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 """A commit of a hub repository, or the digest of a bucket's listing."""
 COMMAND = "infd"
 """The manager of the objects of `infd`. The operator leaves them alone, since no resource owns them."""
-HUB_SCHEME = "hf://"
 _OTHER_SCHEMES = ("pvc://", "oci://")
 """Models that are never on the claim."""
 ANY = "*"

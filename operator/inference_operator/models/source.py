@@ -10,6 +10,8 @@ from typing import TypeAlias
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 
+HUB_SCHEME = "hf://"
+
 
 @dataclass(frozen=True, slots=True)
 class HubModel:

@@ -19,7 +19,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import BucketModel, HubModel, ImageModel, ModelSource, model_source
+from inference_operator.models.source import HUB_SCHEME, BucketModel, HubModel, ImageModel, ModelSource, model_source
 from inference_operator.non_defaults import non_defaults
 from inference_operator.objects.volumes import model_argument
 from inference_operator.planning.gpu_offers import GpuOffers
@@ -39,7 +39,6 @@ from inference_operator.sizing.ranking import CLEAR_GAIN
 from inference_operator.sizing.serving import gain_of_guesses
 from inference_operator.sizing.shape import Objective, Shape, SizingInputs
 
-HUB_SCHEME = "hf://"
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
 REFUSED_BY_HUB = frozenset({Reason.MODEL_GATED, Reason.MODEL_NOT_FOUND})
 """Reasons for which an engine would fail too, on any device."""
@@ -92,8 +91,9 @@ def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     if small := _small_gain(plan, asked.spec):
         stated = stated.model_copy(update={"speculative": SpeculativeSpec()})
         without = engine_plan(replace(asked, spec=asked.spec.model_copy(update={"engine": stated})), engine)
-        choice_of = sentences(without.engine_choice, small) if isinstance(without, Plan) else ""
-        return replace(without, engine_choice=choice_of) if isinstance(without, Plan) else without
+        if isinstance(without, Refusal):
+            return without
+        return replace(without, engine_choice=sentences(without.engine_choice, small))
     choice = inputs.choice
     served = engine.remark(facts, stated, _name(inputs.source)) if isinstance(facts, ModelFacts) else ""
     return replace(

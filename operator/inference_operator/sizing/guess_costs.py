@@ -30,18 +30,17 @@ def guess_costs(facts: ModelFacts, gpu: Gpu, shape: Shape, *, exchange_seconds: 
     speculation = shape.speculation
     if speculation is None or speculation.unknown:
         return None
-    draft = speculation.draft_facts
-    if not (speculation.draft or speculation.own_layer or speculation.head_bytes):
-        return None  # the text itself guesses, and only in steps where it repeats: nothing says how many those are
-    if speculation.draft and not (draft or speculation.head_bytes):
+    draft = None if speculation.head_bytes else speculation.draft_facts
+    # Where the text itself guesses, it does so only in steps where it repeats: nothing says how many those are.
+    if not (draft or speculation.head_bytes or (speculation.own_layer and not speculation.draft)):
         return None
     memory, operations = MEMORY_SHARE * gpu.bandwidth_gb_per_s * 1e9, HEAD_SHARE * gpu.tflops * 1e12
     logits = facts.vocabulary * facts.hidden_size / shape.parallel.tensor
-    read, elements = _read_bytes(facts, shape, speculation, logits)
-    layers = (draft.layers if draft and not speculation.head_bytes else 1) if read else 0
-    started = GUESS_SECONDS + (layers - 1) * DRAFT_LAYER_SECONDS if read else 0.0
+    read, elements = _read_bytes(facts, shape, speculation, draft, logits)
+    layers = draft.layers if draft else 1
+    started = GUESS_SECONDS + (layers - 1) * DRAFT_LAYER_SECONDS
     exchanges = 2 * layers * exchange_seconds if shape.parallel.tensor > 1 else 0.0
-    cached = _cached_bytes(draft, shape) if draft and not speculation.head_bytes else 0.0
+    cached = _cached_bytes(draft, shape) if draft else 0.0
     tokens = speculation.tokens
     return GuessCosts(
         tokens,
@@ -52,11 +51,13 @@ def guess_costs(facts: ModelFacts, gpu: Gpu, shape: Shape, *, exchange_seconds: 
     )
 
 
-def _read_bytes(facts: ModelFacts, shape: Shape, speculation: Speculation, logits: float) -> tuple[float, float]:
-    """Bytes of a rank that one guess reads, and elements that it multiplies; none where the text itself guesses."""
-    if speculation.draft_facts and not speculation.head_bytes:
-        read = rank_weights(speculation.draft_facts, draft_shape(shape))[0].always_read
-        return read, read / (shape.element_bytes or speculation.draft_facts.element_bytes)
+def _read_bytes(
+    facts: ModelFacts, shape: Shape, speculation: Speculation, draft: ModelFacts | None, logits: float
+) -> tuple[float, float]:
+    """Bytes of a rank that one guess reads, and elements that it multiplies."""
+    if draft:
+        read = rank_weights(draft, draft_shape(shape))[0].always_read
+        return read, read / (shape.element_bytes or draft.element_bytes)
     size, element = draft_gib(facts, shape) * GIB, shape.element_bytes or facts.element_bytes
     if speculation.own_layer:  # which has the model's own head
         return size + element * logits, size / element + logits

@@ -21,7 +21,7 @@ from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.engines.base import Engine
 from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
-from inference_operator.objects.names import PREFILL, ROUTER, headless_service_name, router_name
+from inference_operator.objects.names import ROUTER, answers_clients, headless_service_name, router_name
 from inference_operator.pipeline.contexts import live_roles, observed_again, role_specs
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
@@ -203,19 +203,20 @@ class Observation:
     def desired(self) -> int:
         """Engines that should answer. While nothing is changed, those of the live workload."""
         if self.planned:
-            return sum(role.change.wanted for role in self.planned.roles if role.name != PREFILL)
+            return sum(role.change.wanted for role in self.planned.roles if answers_clients(role.name))
         if self.answering.exists or self.spec is None:
             return self.answering.desired
-        return sum(role.stated.replicas for role in self.roles if role.stated and role.name != PREFILL)
+        return sum(role.stated.replicas for role in self._answering_roles if role.stated)
 
-    def wanted_of(self, role: str) -> int:
-        """Engines of a role that should run, as decided; 0 while nothing is."""
-        return sum(each.change.wanted for each in self.decided_roles if each.name == role)
+    @property
+    def _answering_roles(self) -> Sequence[RoleObservation]:
+        """Those whose engines answer: those for prompts alone answer no client."""
+        return [role for role in self.roles if answers_clients(role.name)]
 
     @cached_property
     def answering(self) -> WorkloadView:
-        """The workloads of the roles whose engines answer: those for prompts alone answer no client."""
-        return combined([role.component.workload for role in self.roles if role.name != PREFILL])
+        """The workloads of the roles whose engines answer."""
+        return combined([role.component.workload for role in self._answering_roles])
 
     @cached_property
     def router_component(self) -> Component:
@@ -242,8 +243,7 @@ class Observation:
     def connected(self) -> bool:
         """Whether the Services and the router's configuration exist, which requests need."""
         name, namespace = self.key.name, self.key.namespace
-        answering = [role.name for role in self.roles if role.name != PREFILL]
-        engines = [Ref(SERVICE, namespace, headless_service_name(name, role)) for role in answering]
+        engines = [Ref(SERVICE, namespace, headless_service_name(name, role.name)) for role in self._answering_roles]
         config = [] if self.bypasses_routers else [Ref(CONFIG_MAP, namespace, router_name(name))]
         return all(ref in self.inputs.children for ref in (self.inputs.main_service, *config, *engines))
 

@@ -15,22 +15,22 @@ _LOCAL = "Engines compute all prompts themselves."
 def prefill_unused(observation: Observation) -> ConditionVerdict | None:
     """Reported while a role for prompts is decided. What single requests did is in metrics alone."""
     roles = {role.name: role for role in observation.roles if role.decided}
-    if PREFILL not in roles:
+    prefill = roles.get(PREFILL)
+    if prefill is None or prefill.decided is None:
         return None
-    prefill, wanted = roles.pop(PREFILL), observation.wanted_of(PREFILL)
-    ready = prefill.component.workload.ready
+    wanted, ready = prefill.decided.change.wanted, prefill.component.workload.ready
     counted = ready_of(ready, wanted, "prefill engine")
     if not wanted:
         message = "No prefill engine is wanted: `spec.disaggregation.prefill.replicas` is 0."
         return ConditionVerdict("True", Reason.NO_PREFILL_ENGINE, sentences(message, _LOCAL))
     if not ready:
         return ConditionVerdict("True", Reason.NO_PREFILL_ENGINE, sentences(counted, _LOCAL))
-    revisions = {_revision(role) for role in (prefill, *roles.values())}
+    revisions = {_revision(role) for role in roles.values()}
     if "" in revisions:
         message = "Engines work apart once all routers send their key: a rollout of routers comes first."
         return ConditionVerdict("True", Reason.PREFILL_WAITS_FOR_KEY, sentences(message, _LOCAL))
     if len(revisions) > 1:
-        message = _difference((prefill, *roles.values()))
+        message = _difference(list(roles.values()))
         return ConditionVerdict("True", Reason.REVISIONS_DIFFER, sentences(message, _LOCAL))
     return ConditionVerdict("False", Reason.PREFILL_READY, counted)
 

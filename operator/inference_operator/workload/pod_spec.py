@@ -112,8 +112,8 @@ class WorkloadInputs:
     @property
     def has_network_policy(self) -> bool:
         """Whether a NetworkPolicy admits only who has to reach the engines: with API keys by default."""
-        has_keys = (self.spec.stated.router.keys or self.spec.stated.disaggregation) is not None
-        return self.settings.network_policies or (has_keys and self.settings.network_policies_with_keys)
+        is_closed = self.spec.stated.needs_engine_key
+        return self.settings.network_policies or (is_closed and self.settings.network_policies_with_keys)
 
 
 def engine_template(inputs: WorkloadInputs) -> Manifest:

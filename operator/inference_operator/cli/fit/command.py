@@ -123,10 +123,16 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
 
 def _siblings(options: argparse.Namespace, engine: Engine) -> Iterator[tuple[str, ModelFacts]]:
     """The quantized checkpoints of the model that the catalogue knows, as the engine serves them."""
-    for name in siblings(options.model.removeprefix("hf://")) if options.model else ():
-        known, spec = known_model(HubModel(name)), _engine_spec(options, engine)
+    spec = _engine_spec(options, engine)
+    for name in siblings(_name(options)) if options.model else ():
+        known = known_model(HubModel(name))
         if known and isinstance(known.facts, ModelFacts):
             yield name, engine.as_served(known.facts, spec, name)
+
+
+def _name(options: argparse.Namespace) -> str:
+    """The repository or file that `--model` names; empty without it."""
+    return (options.model or "").removeprefix("hf://")
 
 
 def _requested(options: argparse.Namespace, shape: Shape) -> SizingInputs:
@@ -161,7 +167,7 @@ def _shape(options: argparse.Namespace, engine: Engine, spec: EngineSpec) -> Sha
         eager=options.enforce_eager,
         cpu_offload_gib=options.cpu_offload_gib,
     )
-    return with_draft(shape, (options.model or "").removeprefix("hf://"))
+    return with_draft(shape, _name(options))
 
 
 def _engine_spec(options: argparse.Namespace, engine: Engine) -> EngineSpec:
@@ -238,7 +244,7 @@ def _served_model(options: argparse.Namespace, engine: Engine) -> tuple[ModelFac
         given["kv_cache_dtype"] = KvCacheDType(options.kv_cache_dtype)
     spec = _engine_spec(options, engine).model_copy(update=given)
     _check_types(options)
-    model = (options.model or "").removeprefix("hf://")
+    model = _name(options)
     facts = engine.as_served(asked_model(options), spec, model)
     resolved = engine.resolved(spec, facts, model)
     if isinstance(resolved, Refusal):

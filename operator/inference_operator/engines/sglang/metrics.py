@@ -8,7 +8,7 @@ value for up to 30 s while the engine is idle, so it counts only beside requests
 from collections import defaultdict
 from math import isfinite
 
-from inference_operator.engines.series import MOST, histogram, series
+from inference_operator.engines.series import are_counts, histogram, series
 from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.views.samples import EngineSample, TokenCounts
 
@@ -76,6 +76,6 @@ def engine_sample(text: str) -> EngineSample | None:
 
 def _tokens(sums: dict[str, float]) -> TokenCounts | None:
     requests, prompt, answer, cached = (sums.get(name, 0.0) for name in _TOKENS)
-    if f"{_PROMPT}_count" not in sums or not all(0 <= count <= MOST for count in (requests, prompt, answer, cached)):
+    if f"{_PROMPT}_count" not in sums or not are_counts((requests, prompt, answer, cached)):
         return None
     return TokenCounts(requests, prompt, answer, looked_up=prompt, cached=cached)

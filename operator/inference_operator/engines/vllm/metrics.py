@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from math import isfinite
 
-from inference_operator.engines.series import MOST, histogram, lines, series
+from inference_operator.engines.series import are_counts, histogram, lines, series
 from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.views.samples import EngineSample, TokenCounts
 
@@ -105,7 +105,7 @@ def engine_sample(text: str) -> EngineSample | None:
 
 def _tokens(sums: Mapping[str, float]) -> TokenCounts | None:
     counts = [sums.get(name, 0.0) for name in _TOKENS]
-    known = f"{_PROMPT}_count" in sums and all(0 <= count <= MOST for count in counts)
+    known = f"{_PROMPT}_count" in sums and are_counts(counts)
     return TokenCounts(*counts) if known else None
 
 

@@ -15,6 +15,7 @@ from inference_operator.engines.vllm.flags import REMOTE_CODE
 from inference_operator.engines.vllm.traits import only_pools, predicts
 from inference_operator.models.drafts import PREDICTING, Drafter, known_draft, named_draft
 from inference_operator.models.facts import ModelFacts
+from inference_operator.models.source import HUB_SCHEME
 from inference_operator.sizing.plan import Drafting
 from inference_operator.sizing.shape import Speculation
 
@@ -29,7 +30,7 @@ NAMES: Mapping[SpeculativeMethod, str] = {
 FIELD = "spec.engine.speculative"
 USUAL_TOKENS = 3
 """Of a head that is not in the table, and of texts: vLLM's own examples (`docs/features/speculative_decoding`)."""
-COMMIT, HUB_SCHEME = re.compile("[0-9a-f]{40}"), "hf://"
+COMMIT = re.compile("[0-9a-f]{40}")
 _STATING = ("nemotron_h",)
 """Types of models that predict several tokens only if their config says so."""
 
