@@ -252,11 +252,13 @@ def test_a_drain_under_a_full_quota_goes_on_after_the_limit_although_a_surge_is_
     try:
         workspace.settled("one", "Reconciling", "True", "NodeLeaving")
         eventually(
-            lambda: workspace.get("poddisruptionbudget", "one-engine")["status"].get("disruptionsAllowed") == 1,
+            lambda: (
+                workspace.get("poddisruptionbudget", "one-engine")["status"].get("disruptionsAllowed") == 1
+                and workspace.replicas("one") == 1
+            ),
             seconds=LIMIT_SECONDS,
             what=lambda: f"an eviction is allowed: {workspace.get('infd', 'one')['status']['conditions']}",
         )
-        assert workspace.replicas("one") == 1
     finally:
         kubernetes.kubectl("uncordon", pod["spec"]["nodeName"])
 

@@ -201,7 +201,8 @@ def test_no_wait_is_longer_than_the_timeout(infd: Infd, behind: Behind) -> None:
     behind.serve(live(ready=0, autoscaling={"minReplicas": 0, "maxReplicas": 2}), router("a"))
     behind.answer = refused(503, "no engine is available", **{"Retry-After": "100000"})
     status, said, _ = infd("chat", "qwen", "Hi", timeout=0.5)
-    assert (status, said, len(behind.requests)) == (1, "", 2)
+    assert (status, said) == (1, "")
+    assert len(behind.requests) in {1, 2}  # where the first answer takes longer than the timeout, there is no second
 
 
 def test_a_pipe_without_text_is_refused(behind: Behind) -> None:
