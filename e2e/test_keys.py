@@ -2,7 +2,9 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +20,7 @@ as long (Kubernetes documentation, "Secrets"); and a margin."""
 
 def created(user: str) -> tuple[str, str]:
     """The Secret for a new key as YAML, and the key."""
-    command = ["infd", "key", "create", user, "--secret", SECRET]
+    command = [str(Path(sys.executable).with_name("infd")), "key", "create", user, "--secret", SECRET]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout, done.stderr.splitlines()[-1]
 
