@@ -65,8 +65,6 @@ _VERSIONED = f":v?({VERSION_ENTRY})([^0-9/@:][^/@:]*)?(@sha256:[0-9a-f]{{64}})?"
 
 @dataclass(frozen=True, slots=True)
 class PolicyCheck:
-    """One rule: what of a resource it judges, and how."""
-
     name: str
     """Of the variable in CEL."""
     section: str

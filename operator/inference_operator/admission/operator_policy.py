@@ -35,8 +35,6 @@ REPORTING_CONTROLLER = f"{GROUP}/{MANAGER}"
 
 @dataclass(frozen=True, slots=True)
 class OperatorAccount:
-    """An operator: its names, and the ServiceAccounts that its settings name."""
-
     namespace: str
     name: str
     """Name of its Lease. The policies are named after it too, so that those of two operators differ."""

@@ -11,8 +11,6 @@ WRITES = ("CREATE", "UPDATE")
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A CEL expression that must be true, and the message otherwise."""
-
     expression: str
     message: str
     is_computed: bool = False

@@ -65,8 +65,6 @@ CREATE_PODS = Right("create", "pods")
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A part of a resource, and the rights of which its writer needs one."""
-
     field: str
     """Path of the field, with what in it needs the right."""
     any_of: tuple[Right, ...]

@@ -29,8 +29,6 @@ MOST_DICTIONARIES = 64
 
 @dataclass(frozen=True, slots=True)
 class CachedObject:
-    """One object in the cache."""
-
     version: int
     key: Key
     """The resource that it concerns."""

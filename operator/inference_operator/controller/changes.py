@@ -17,8 +17,6 @@ from inference_operator.views.raw import mapping, objects
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Apply an object's desired state."""
-
     ref: Ref
     manifest: Manifest
     owner: Owner
@@ -31,8 +29,6 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object of ours that is no longer desired."""
-
     ref: Ref
     uid: str
     version: str | None = None
@@ -81,7 +77,6 @@ def changes(
     - An object that is being deleted is left alone. It is created again when it is gone.
 
     Args:
-        pods: what changes of pods that exist, at most one patch of each.
         engine_key: the Secret to create if it does not exist, without its key.
     """
     namespace = owner.key.namespace

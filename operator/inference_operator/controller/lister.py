@@ -41,8 +41,6 @@ class Lister:
     """Lists namespace by namespace, so that a namespace that cannot be read does not block the others.
 
     Args:
-        cluster: the cluster to list.
-        cache: the cache to replace.
         settings: the namespaces that are served; none means the whole cluster.
         add: queues a key for a reconcile: with high priority after an event of its own, else with low priority.
     """

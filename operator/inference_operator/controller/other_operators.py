@@ -34,8 +34,6 @@ class OtherOperators:
 
     Args:
         account: the user name of this operator's ServiceAccount.
-        may_act: asks the API server.
-        record: writes Events.
     """
 
     def __init__(

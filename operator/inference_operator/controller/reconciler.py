@@ -49,11 +49,7 @@ class Reconciler:
     """Reconciles resources of any kind.
 
     Args:
-        cluster: where changes are made.
         cache: the state of the cluster; own writes are recorded in it.
-        now: the time.
-        on_events: called after each status write that changed conditions.
-        on_due: called when others are due because of what was decided or written.
         others: the other operators of the cluster; None: there is none.
     """
 

@@ -39,8 +39,6 @@ class RelistLoop:
     """Lists in intervals.
 
     Args:
-        lister: carries out each listing.
-        settings: the interval.
         search_seconds: between two attempts at what cannot be listed.
     """
 

@@ -19,13 +19,7 @@ from inference_operator.workload.eviction.half_placed import HalfPlaced, half_pl
 
 
 class SharedStore:
-    """Reads the objects of the cache; only how far changes of the owner's settings are is kept here.
-
-    Args:
-        kinds: the kinds of resources.
-        objects: all objects.
-        resources: the resources among them, by key.
-    """
+    """Reads the objects of the cache; only how far changes of the owner's settings are is kept here."""
 
     def __init__(
         self,
@@ -110,10 +104,6 @@ class FleetStore:
 
     A decision counts at once: reconciles run side by side, and each must know what the others have begun. After a start
     of the operator the turns that workloads have recorded count until their keys are decided.
-
-    Args:
-        rollouts: the owner's setting.
-        known: the keys of all InferenceDeployments.
     """
 
     def __init__(self, rollouts: RolloutSettings, known: Collection[Key]) -> None:

@@ -12,8 +12,6 @@ from inference_operator.views.workload import WorkloadView
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A workload and its pods."""
-
     name: str
     """The component label of its pods."""
     workload: WorkloadView

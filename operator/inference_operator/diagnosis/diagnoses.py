@@ -18,8 +18,6 @@ from inference_operator.views.pod import PodView, has_answered
 
 @dataclass(frozen=True, slots=True)
 class VolumeDiagnosis:
-    """The volumes of starting pods."""
-
     diagnosis: PodDiagnosis | None = None
     lookup: EventsLookup | None = None
     """The Events that tell more."""
@@ -62,8 +60,6 @@ def _on_another_node(pods: Sequence[PodView], claim: str) -> PodDiagnosis | None
 
 @dataclass(frozen=True, slots=True)
 class Diagnoses:
-    """The problems of pods, and the progress of starts."""
-
     problems: Mapping[str, PodDiagnosis]
     """The problem of each component that has one, by its name; roles before routers."""
     startups: Sequence[StartupProgress]

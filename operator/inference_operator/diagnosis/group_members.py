@@ -24,8 +24,6 @@ UNREACHED = "runs and does not reach the leader"
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """The members of a group that is not ready."""
-
     group: str
     """Name of its StatefulSet."""
     joined: int

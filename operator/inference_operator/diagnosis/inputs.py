@@ -12,8 +12,6 @@ from inference_operator.views.pod import PodView
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisInputs:
-    """Everything that a diagnosis reads, without the pod."""
-
     namespace: str
     roles: Mapping[str, Component]
     """The roles by name; pods of other components, such as routers, have none."""

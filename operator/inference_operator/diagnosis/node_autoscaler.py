@@ -43,8 +43,6 @@ _CURES = (
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerAnswer:
-    """The last decision of the autoscaler."""
-
     text: str
     """A sentence, with what to do about a known cause."""
     node_comes: bool

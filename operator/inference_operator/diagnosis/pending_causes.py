@@ -28,8 +28,6 @@ those of a hundred Jobs within this time (kube-controller-manager 1.36: 20 reque
 
 @dataclass(frozen=True, slots=True)
 class PendingWait:
-    """A pod or a Job that waits."""
-
     lookup: EventsLookup
     """The Events that show why."""
     due: datetime

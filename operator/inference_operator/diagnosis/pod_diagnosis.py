@@ -40,8 +40,6 @@ from inference_operator.views.untrusted_text import one_line
 
 @dataclass(frozen=True, slots=True)
 class PodDiagnosis:
-    """A pod that does not run, and why."""
-
     pod: PodView
     reason: Reason
     message: str

@@ -14,8 +14,6 @@ _WAIT = re.compile(r"retry-after: ?(\d{1,6}(?:\.\d{1,6})?(?:[mµn]?s|m|h)?)\b", 
 
 @dataclass(frozen=True, slots=True)
 class RegistryError:
-    """Answers with one cause."""
-
     words: re.Pattern[str]
     problem: str
     on_node: str

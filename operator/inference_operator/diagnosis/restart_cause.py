@@ -13,8 +13,6 @@ _STOPPED_BY_KUBELET = (0, 137, 143)
 
 
 class RestartCause(StrEnum):
-    """Causes of restarts of an engine's containers."""
-
     ENDED = "ended"
     """The engine ended by itself."""
     OUT_OF_MEMORY = "out_of_memory"

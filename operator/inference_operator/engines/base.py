@@ -56,8 +56,6 @@ OF_GPU_ENGINES = OF_VLLM | {
 
 
 class Engine(ABC):
-    """One kind of engine."""
-
     __slots__ = ()
 
     # The specification
@@ -170,12 +168,7 @@ class Engine(ABC):
         return facts
 
     def resolved(self, spec: EngineSpec, facts: ModelFacts | None, model: str, /) -> EngineSpec | Refusal:
-        """The request with what the model decides about speculative decoding, or why nothing fits it.
-
-        Args:
-            facts: the facts of the model; None if they are not known.
-            model: its repository or path.
-        """
+        """The request with what the model decides about speculative decoding, or why nothing fits it."""
         return spec
 
     def drafting(self, spec: EngineSpec, /) -> Drafting | None:
@@ -191,11 +184,7 @@ class Engine(ABC):
         return ""
 
     def remark(self, facts: ModelFacts, spec: EngineSpec, model: str, /) -> str:
-        """What users of this model should know of how the engine serves it, in sentences; may be empty.
-
-        Args:
-            model: its repository or path.
-        """
+        """What users of this model should know of how the engine serves it, in sentences; may be empty."""
         return ""
 
     def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, /, *, image: str) -> Refusal | None:

@@ -12,8 +12,6 @@ from importlib.resources import files
 
 
 class Class(StrEnum):
-    """Who may set an option or a variable."""
-
     SAFE = "safe"
     """Everybody who may write the resource."""
     MANAGED = "managed"
@@ -36,8 +34,6 @@ REASONS: dict[str, str] = {
 
 
 class Memory(StrEnum):
-    """The effect of an option on the memory of an engine."""
-
     NONE = ""
     """None, or less than sizing is precise."""
     COUNTED = "counted"
@@ -48,8 +44,6 @@ class Memory(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """The class of an option or a variable."""
-
     name: str
     kind: Class
     reason: str = ""
@@ -68,8 +62,6 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class OptionRule:
-    """Who may set an option or a variable of an engine."""
-
     name: str
     """With its other spellings behind commas."""
     who: str

@@ -18,8 +18,6 @@ from inference_operator.engines.options import OptionClasses
 
 @dataclass(frozen=True, slots=True)
 class ClosedOptions:
-    """The table of an engine's options."""
-
     command: str
     """The engine's command, as messages name it."""
     others: str

@@ -27,8 +27,6 @@ _MAX_QUOTED = 200
 
 @dataclass(frozen=True, slots=True)
 class KnownError:
-    """An error message of an engine and its meaning."""
-
     reason: Reason
     wording: re.Pattern[str]
     cause: str

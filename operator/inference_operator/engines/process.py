@@ -100,8 +100,6 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class EngineProcess:
-    """The process of an engine: how it is started, probed and stopped."""
-
     user: int
     group: int
     port: int

@@ -20,8 +20,6 @@ VLLM = str(EngineKind.VLLM)
 
 @dataclass(frozen=True, slots=True)
 class EngineRegistry:
-    """Engines by name."""
-
     by_name: Mapping[str, Engine]
     """In the order in which `Auto` tries them; the default comes first."""
     default: str

@@ -86,8 +86,6 @@ _CHANGES: Sequence[tuple[re.Pattern[str], str]] = (
 
 @dataclass(frozen=True, slots=True)
 class RootError:
-    """The error that ended an engine."""
-
     text: str
     """One line: the class and the message of the error, or a part of the last lines."""
     file: str = ""

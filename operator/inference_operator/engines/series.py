@@ -30,8 +30,6 @@ _ESCAPE = re.compile(r'\\([\\n"])')
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of a page."""
-
     name: str
     labels: Mapping[str, str]
     value: float

@@ -10,16 +10,12 @@ from inference_operator.api.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The cause of an engine's end, from its own log."""
-
     reason: Reason
     cause: str
     """One line with the engine's figures and what to do."""
 
 
 class Phase(Enum):
-    """The phases of an engine's start, in their order."""
-
     SETTING_UP = auto()
     """The processes run and have read their configuration."""
     CONNECTING = auto()
@@ -42,8 +38,6 @@ def latest_phase(log: str, messages: Mapping[Phase, re.Pattern[str]]) -> Phase |
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """The loaded part of the weights."""
-
     percent: int
     """In whole tens below 100."""
     minutes_left: int | None = None

@@ -40,8 +40,6 @@ class EngineSeries:
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """Load of one engine, from its metrics."""
-
     running: int
     """Requests that it computes."""
     waiting: int

@@ -59,8 +59,6 @@ _AFTER_AN_ERROR = re.compile(
 
 @dataclass(slots=True)
 class LoggedError:
-    """One error in a log."""
-
     process: str
     """The name of the process that logged it; empty if its lines name none."""
     key: str

@@ -84,8 +84,6 @@ def may_begin(fleet: Fleet, own: Key, rollouts: RolloutSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn."""
-
     template: str
     """The hash of the pod template that pods get in it."""
     since: UtcSecond

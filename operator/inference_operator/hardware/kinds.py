@@ -22,8 +22,6 @@ LOST_TO_CUDA = 0.985
 
 @dataclass(frozen=True, slots=True)
 class GpuKind:
-    """One kind of GPU."""
-
     name: str
     """The common name; an argument of `infd fit --gpu`."""
     product: str

@@ -38,8 +38,6 @@ PLATFORM_LABELS = frozenset({AWS_NAME, GKE, COREWEAVE, INSTANCE_TYPE})
 
 @dataclass(frozen=True, slots=True)
 class KindLabels:
-    """The labels that name one kind."""
-
     products: tuple[str, ...]
     aws: tuple[str, int] | None = None
     gke: tuple[str, ...] = ()

@@ -22,8 +22,6 @@ _NUMBER = re.compile("[0-9]{1,4}")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt."""
-
     job: str
     job_hash: str
     number: int

@@ -21,8 +21,6 @@ FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class PodWait:
-    """The wait of an attempt whose pod does not run."""
-
     reason: Reason
     message: str
     """Cause and cure."""
@@ -60,7 +58,6 @@ def attempts_progress(
     Args:
         wanted: whether the result is needed. If not, no further attempt starts; a result that exists is returned.
         subject: what the task is about, which begins the failure of an attempt without a result.
-        parse: reads the termination message of an attempt; None if it is invalid.
     """
     latest_first = sorted(attempts, key=lambda attempt: attempt.number, reverse=True)
     for attempt in latest_first:

@@ -59,7 +59,6 @@ def cosign_process(
             as another key, from anywhere before.
         public_key: the key, in PEM.
         env: variables of engines; those for proxies and certificates are taken.
-        with_credentials: whether the container has `credential_mounts`.
     """
     credentials = [{"name": "DOCKER_CONFIG", "value": _CREDENTIALS_PATH}] if with_credentials else []
     own = [entry for entry in env if _VARIABLE.fullmatch(entry.name)]

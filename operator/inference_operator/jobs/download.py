@@ -38,8 +38,6 @@ _STEP = re.compile(r"^Downloading \d{1,3} %[ -~]{0,80}$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A model, and the claim for it."""
-
     shared: SharedContext
     commit: str
     """The commit that engines load; empty if the hub could not be asked when the engines were sized."""

@@ -42,11 +42,6 @@ disk once."""
 
 
 def inspection_state(shared: SharedContext, observed: ObservedJobs, *, wanted: bool) -> JobState[Entry]:
-    """State of the inspection.
-
-    Args:
-        wanted: whether the result is needed. If not, no further attempt is made.
-    """
     record = model_record(shared.effective.model, shared.access.revision, owner=shared.owner)
     if stored := record.stored(observed.live):
         return recorded(record, stored)  # the usual case, which builds no Job
@@ -84,11 +79,7 @@ def inspection_task(shared: SharedContext) -> JobTask[Entry]:
 
 
 def model_record(model: ModelSpec, revision: str | None, *, owner: Owner) -> Record[Entry]:
-    """The ConfigMap for the result.
-
-    Args:
-        revision: branch, tag or commit; None is the default branch.
-    """
+    """The ConfigMap for the result."""
     pickle = ["pickle"] if model.allow_pickle else []
     source_hash = content_hash([model.source, revision, INSPECTION_VERSION, *pickle])
     return Record(owner, INSPECTION, source_hash, _record_data, partial(result_in, MODEL_FILE, parsed_result))

@@ -19,8 +19,6 @@ PLACEMENT_FIELDS = ("nodeSelector", "affinity")
 
 @dataclass(frozen=True, slots=True)
 class WritableClaim:
-    """A claim to which a Job writes."""
-
     name: str
     placement: Manifest | None = None
     """Scheduling fields instead of the requested ones, where one node only can mount it; None for others."""
@@ -37,7 +35,6 @@ def placement(engines: Sequence[PodView], engine_pod: Manifest) -> Manifest:
 
     Args:
         engines: the engine pods that may have the claim mounted.
-        engine_pod: the pod specification of the engines that will load the model.
     """
     placed = (pod for pod in engines if pod.node and not pod.failed)
     best = min(placed, key=lambda pod: (pod.terminating, not pod.ready, pod.name), default=None)

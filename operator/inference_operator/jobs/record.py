@@ -13,8 +13,6 @@ from inference_operator.views.raw import mapping
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[Result]):
-    """The record of one task: its name, and how it holds the result."""
-
     owner: Owner
     component: str
     content_hash: str

@@ -29,8 +29,6 @@ _CLIPS = (600, 100)
 
 
 class Cause(StrEnum):
-    """Causes of a failed Job."""
-
     GATED = "Gated"
     NOT_FOUND = "NotFound"
     UNREACHABLE = "Unreachable"
@@ -49,8 +47,6 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failure of a Job."""
-
     cause: Cause
     why: NotUnderstood
     reason: Reason | None = None
@@ -83,9 +79,7 @@ def refusal_of(failure: Failure, *, timed_out: Reason, verb: str, field: str = M
     """The refusal of a specification whose Job failed.
 
     Args:
-        timed_out: reason of a Job that timed out.
         verb: the participle that says what the next attempt does.
-        field: field of the specification that asks for the Job.
 
     Examples:
         >>> gated = Failure(Cause.GATED, NotUnderstood("hf://a/b", "is gated.", "Set `HF_TOKEN`."))

@@ -31,8 +31,6 @@ JOB_CLEANUP_DELAY = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class ObservedJobs:
-    """The Jobs of a resource as observed."""
-
     live: Mapping[Ref, Manifest]
     pods: Sequence[PodView]
     now: datetime
@@ -41,8 +39,6 @@ class ObservedJobs:
 
 @dataclass(frozen=True, slots=True)
 class JobState(Generic[Result]):
-    """State of a task, with the objects that it needs."""
-
     progress: AttemptsProgress[Result] = field(default_factory=AttemptsProgress)
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
     """The Jobs of its attempts with the program that they install, and the record of its result."""
@@ -85,11 +81,7 @@ class JobState(Generic[Result]):
 def job_state(
     task: JobTask[Result], observed: ObservedJobs, *, wanted: bool = True, repeated: bool = False
 ) -> JobState[Result]:
-    """State of the task.
-
-    Args:
-        wanted: whether the result is needed. If not, no further attempt starts.
-    """
+    """State of the task, of which no further attempt starts unless its result is `wanted`."""
     stored = task.record.stored(observed.live) if task.record else None
     if task.record and stored is not None and not repeated:
         return recorded(task.record, stored)

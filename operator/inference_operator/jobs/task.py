@@ -74,7 +74,6 @@ class JobTask(Generic[Result]):
         """The Job of one attempt. A Job cannot be edited, so each change of its content gives it another name.
 
         Args:
-            attempt: its number, counted from 1.
             placement: scheduling fields instead of the requested ones, which are a part of the name; None for none.
         """
         return child(

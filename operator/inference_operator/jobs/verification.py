@@ -53,8 +53,6 @@ RESOURCES: Manifest = {
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A public key of cosign."""
-
     name: str
     """The key in words."""
     text: str | ConfigMapLookup
@@ -69,8 +67,6 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """An image, and the key that must have signed it."""
-
     shared: SharedContext
     reference: str
     """The image, with its digest."""

@@ -46,8 +46,6 @@ def _always() -> bool:
 
 
 class KubeCluster:
-    """`Cluster` on a real API server."""
-
     def __init__(
         self, api: Api, *, may_act: Callable[[], bool] = _always, on_applied: Callable[[], None] | None = None
     ) -> None:
@@ -70,7 +68,6 @@ class KubeCluster:
             return None
 
     async def create(self, ref: Ref, manifest: Manifest) -> Manifest:
-        """Server-side apply of a new object; raises `ConflictError` if the name is taken, and `RejectedError`."""
         meta = {**manifest["metadata"], "resourceVersion": NO_OBJECTS_VERSION}
         return await self.apply(ref, {**manifest, "metadata": meta}, force=False)
 
@@ -80,7 +77,6 @@ class KubeCluster:
         await self._request("POST", ref.kind.path(ref.namespace), ref.kind, query=query, body=manifest)
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
-        """Server-side apply; raises `ConflictError` and `RejectedError`."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
         live = await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
         if self._on_applied:
@@ -112,7 +108,6 @@ class KubeCluster:
             raise ConflictError(error.cause, request=f"PATCH {ref.path}") from error
 
     async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
-        """Delete the object with that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
         preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         body = {
@@ -125,7 +120,6 @@ class KubeCluster:
         await self._request("DELETE", ref.path, ref.kind, body=body)
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
-        """Server-side apply of the status to the resourceVersion in it; None if the object has changed since."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         try:
             return await self._request("PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest)
@@ -152,7 +146,6 @@ class KubeCluster:
         return bool((answer.get("status") or {}).get("allowed"))
 
     async def read_log(self, look: LogLookup, *, lines: int, size: int) -> str:
-        """The last lines of a container's log, at most `size` bytes; raises `NotFoundError` and `RejectedError`."""
         ref = Ref(POD, look.namespace, look.pod)
         query = {
             "container": look.container,

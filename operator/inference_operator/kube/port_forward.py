@@ -31,8 +31,6 @@ SOCKET = "forward.sock"
 
 @dataclass(frozen=True, slots=True)
 class PodPort:
-    """A port of a pod."""
-
     pod: str
     port: int
 

@@ -63,10 +63,8 @@ class Watches:
     """The watches of some kinds in some namespaces; both may change while they run.
 
     Args:
-        versions: the resourceVersion of the operator's last listing, by the URL path of each collection.
         on_watch_started: called with the plural of the kind whenever a watch starts.
         on_events_lost: called when a watch starts anew or is refused, and events in between may be lost.
-        inactivity_seconds: a watch that is silent for this long is opened again.
     """
 
     def __init__(

@@ -28,8 +28,6 @@ _MD5_DIGITS = 32
 
 
 class BucketOrigin:
-    """A model in a bucket."""
-
     errors = ERRORS
 
     def __init__(self, model: BucketModel, say: Say, *, allow_pickle: bool = False) -> None:

@@ -23,8 +23,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """The folder of one model on a claim."""
-
     root: Path
     """Mount path of the claim."""
     name: str

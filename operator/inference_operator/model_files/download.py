@@ -50,8 +50,6 @@ class DamagedError(InspectionError):
 
 
 class ModelOrigin(Protocol):
-    """Where a model comes from."""
-
     @property
     def model(self) -> str:
         """The model as folders of a claim are named by it."""
@@ -93,10 +91,7 @@ def download(
     """Make the model complete on the claim, and create the folders of its compiled kernels.
 
     Args:
-        revision: branch, tag, commit or digest of a listing; None is the newest.
         root: mount path of the claim.
-        kernels: the folders of compiled kernels.
-        say: called with each step of the progress.
         only: the files to take, the first of which must be there; empty for all that engines load.
     """
     folder = ModelFolder(root, folder_of(origin.model))

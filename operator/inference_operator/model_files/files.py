@@ -64,8 +64,6 @@ class InspectionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a model."""
-
     name: str
     """Name of the model for its user."""
     source: str

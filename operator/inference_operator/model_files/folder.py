@@ -26,9 +26,6 @@ def inspect_folder(
     """The config and weights of the model in a directory, or why it cannot be used.
 
     Args:
-        name: name of the model for its user.
-        source: location of the model, for messages.
-        commit: revision of the files, if known.
         file: name of a GGUF file, if the model is only that one and its further parts.
         volume: mount of the volume that no link may lead out of; None for a directory of the user's own.
     """

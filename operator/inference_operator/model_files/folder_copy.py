@@ -15,8 +15,6 @@ from inference_operator.models.config import NotUnderstood
 
 
 class FolderOrigin:
-    """A folder of a mounted volume."""
-
     errors: tuple[type[Exception], ...] = ()
 
     def __init__(self, source: str, folder: Path, names: tuple[str, ...]) -> None:

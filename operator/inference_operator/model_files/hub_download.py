@@ -22,8 +22,6 @@ _PART_BYTES = 2**20
 
 
 class HubOrigin:
-    """A repository of a hub."""
-
     errors = (HfHubHTTPError, httpx2.HTTPError)
 
     def __init__(self, repository: str) -> None:

@@ -95,10 +95,6 @@ def weights_of_files(
 ) -> Weights | NotUnderstood:
     """The weights that an engine loads from a repository.
 
-    Args:
-        sizes: bytes of each file by its path.
-        index: the parsed `model.safetensors.index.json`, if the repository has one.
-
     Examples:
         >>> sizes = {"a.safetensors": 10, "b.safetensors": 20, "original/a.safetensors": 99, "tokenizer.json": 5}
         >>> weights_of_files(sizes, {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}).total_bytes

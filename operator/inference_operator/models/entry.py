@@ -13,8 +13,6 @@ from inference_operator.units import GIB
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model: the fields of its `config.json` that sizing reads, and the size of its weights."""
-
     name: str
     source: str
     """Repository, commit and path of the config."""

@@ -8,8 +8,6 @@ from inference_operator.models.tower import Tower
 
 
 class Attention(StrEnum):
-    """The kind of state that a layer caches of earlier tokens."""
-
     FULL = "full"
     """Keys and values of every token (multi-head and grouped-query attention)."""
     SLIDING = "sliding"
@@ -58,8 +56,6 @@ class LayerGroup:
 
 
 class Split(StrEnum):
-    """Division of a matrix by tensor parallelism."""
-
     ROWS = "rows"
     """By outputs."""
     COLUMNS = "columns"
@@ -71,8 +67,6 @@ class Split(StrEnum):
 
 
 class MatrixPart(StrEnum):
-    """The part of a model that a matrix belongs to."""
-
     ATTENTION = "attention"
     MLP = "mlp"
     EXPERTS = "experts"
@@ -104,8 +98,6 @@ EVERY_PART = (MatrixPart.ATTENTION, MatrixPart.MLP, MatrixPart.EXPERTS)
 
 
 class Kernel(StrEnum):
-    """The kind of kernel that multiplies a quantized matrix; rules for parallel sizes depend on it."""
-
     NONE = "none"
     FP8 = "fp8"
     FP8_BLOCK = "fp8 block"
@@ -120,8 +112,6 @@ class Kernel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """The storage of quantized weights."""
-
     kernel: Kernel
     bits: float
     """Bits of a quantized element, including its part of the scales."""
@@ -142,8 +132,6 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Routed experts of a mixture-of-experts model."""
-
     count: int
     top_k: int
     """Experts that each token uses."""
@@ -152,8 +140,6 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The facts of a model."""
-
     architecture: str
     hidden_size: int
     vocabulary: int

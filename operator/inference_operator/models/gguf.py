@@ -84,8 +84,6 @@ Value = bool | int | float | str | tuple[bool | int | float, ...] | Items
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """The header of a GGUF file."""
-
     metadata: Mapping[str, Value]
     elements: Mapping[int, int] = field(default_factory=Counter)
     """Number of elements by the number of their type."""

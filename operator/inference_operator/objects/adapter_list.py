@@ -25,8 +25,6 @@ _HASH_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class AdapterList:
-    """The content of the ConfigMap."""
-
     loaded: Mapping[str, str]
     """Paths in engines, by the adapters' names."""
     advertised: Sequence[str] = ()

@@ -44,8 +44,6 @@ def compact_json(value: object) -> str:
 
 
 class Annotation(ABC, Generic[T]):
-    """An annotation that holds a value."""
-
     def __init__(self, key: str, max_bytes: int = MAX_BYTES) -> None:
         self.key = key
         self._max_bytes = max_bytes

@@ -42,7 +42,6 @@ def claim_size(cache: CacheSpec, model_bytes: int | None, live: str | None) -> s
     A live claim keeps its size unless a larger one is asked for or needed: a claim cannot shrink.
 
     Args:
-        model_bytes: size of the files to download; None if unknown.
         live: the size that the claim requests now; None without one.
 
     Examples:

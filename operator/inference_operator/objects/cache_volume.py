@@ -72,8 +72,6 @@ def snapshot_path(model: str, commit: str, root: str = HUB_CACHE) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CacheVolume:
-    """The claim as engines mount it."""
-
     claim: str
     """Name of the PersistentVolumeClaim, in the namespace of the engines."""
     key: str
@@ -96,7 +94,6 @@ def cache_mounts(cache: CacheVolume | None, compiled: str) -> list[Manifest]:
     Engines of other resources read the same files. So an engine can write only to the folder of its own kernels.
 
     Args:
-        cache: the claim; None without one.
         compiled: the engine's folder of compiled kernels; empty if it has none.
     """
     if cache is None:

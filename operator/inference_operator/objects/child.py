@@ -70,8 +70,6 @@ def child(
     """A complete child object.
 
     Args:
-        name: its name, in the owner's namespace.
-        component: its component label: the name of a role, `router` or `inspection`.
         content: everything beside apiVersion, kind and metadata, in the API server's canonical form.
         added_labels: labels beside those of every child.
         retain: keep the child when it is no longer desired, for example a volume with a downloaded model.

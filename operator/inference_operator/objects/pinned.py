@@ -41,8 +41,6 @@ T = TypeVar("T", bound=PodContent)
 
 
 class PinUse(Enum):
-    """Why pods get a content."""
-
     KEPT = auto()
     """They have it: its inputs are the same, and a pod serves."""
     BUILT = auto()
@@ -55,8 +53,6 @@ class PinUse(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pinned(Generic[T]):
-    """The content of pods, and the hash of its inputs."""
-
     inputs_hash: str
     content: T
     stored: str = field(default="", compare=False)
@@ -82,8 +78,6 @@ _HASHES = TypeAdapter(_Hashes)
 
 
 class PinAnnotation(Annotation[Pinned[T]]):
-    """An annotation in which the pinned content of a workload is stored, with a hash of it."""
-
     def __init__(self, key: str, content: TypeAdapter[T], max_bytes: int = MAX_BYTES) -> None:
         super().__init__(key, max_bytes)
         self._content = content
@@ -110,11 +104,7 @@ class PinAnnotation(Annotation[Pinned[T]]):
         return Pinned(hashes.inputsHash, content, stored=text, own_hash=hashes.ownHash)
 
     def in_use(self, built: Pinned[T], live: Manifest | None, serving: Collection[str | None]) -> Pinned[T]:
-        """The content of pods: the pinned one if it has the same inputs and serves, else the new one.
-
-        Args:
-            serving: template hashes of the pods that have answered.
-        """
+        """The content of pods: the pinned one if it has the same inputs and serves, else the new one."""
         return self.use(built, live, serving)[0]
 
     def use(

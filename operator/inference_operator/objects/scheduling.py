@@ -41,9 +41,6 @@ def near_members(fields: Manifest, topology_key: str | None, *, selector: Mappin
 
     `matchLabelKeys` makes the API server compare the group's label when it creates a pod. So the term is equal in the
     templates of all groups (on by default from Kubernetes 1.31, gate MatchLabelKeysInPodAffinity).
-
-    Args:
-        topology_key: the node label; None for no affinity.
     """
     if topology_key is None:
         return fields

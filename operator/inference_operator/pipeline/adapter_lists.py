@@ -25,8 +25,6 @@ from inference_operator.views.samples import AdapterReport
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter of the specification."""
-
     name: str
     path: str = ""
     """Path of its files in engines; empty while they are copied, or if they cannot be used."""

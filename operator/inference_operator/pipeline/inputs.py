@@ -50,8 +50,6 @@ ResourceT = TypeVar("ResourceT", bound=AnyResource, default=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What is observed of all resources together."""
-
     fleet: Fleet = NO_OTHERS
     """How far changes of the owner's settings are at all other resources."""
     half_placed: Sequence[HalfPlaced] = ()

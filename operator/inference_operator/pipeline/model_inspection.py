@@ -21,8 +21,6 @@ from inference_operator.settings import ModelInspection
 
 @dataclass(frozen=True, slots=True)
 class InspectedModel:
-    """The model, and how far its inspection is."""
-
     findings: ModelFindings
     inspection: JobState[Entry]
 

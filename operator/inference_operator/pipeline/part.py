@@ -69,8 +69,6 @@ class Hold(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelWait:
-    """Why engines wait for their model, or for what is known about it."""
-
     reason: Reason
     message: str
     """Progress in one or two sentences."""

@@ -45,8 +45,6 @@ from inference_operator.workload.workload import Workload, engine_workload, live
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One role as decided."""
-
     used: RoleTemplates
     change: WorkloadChange
     workload: Workload
@@ -109,9 +107,6 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     1. The pod template in use (`pipeline/templates.py`).
     2. The rollout strategy. While that is undecided, the live workload is desired.
     3. The workload with its replicas, and the objects around it.
-
-    Args:
-        open_to_all: whether something else than the routers may send requests to its engines.
     """
     used = role_templates(inputs, context, plan.pinned, open_to_all=open_to_all)
     workload_inputs, pinned = used.inputs, used.inputs.plan

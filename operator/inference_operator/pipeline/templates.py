@@ -46,8 +46,6 @@ from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
 
 @dataclass(frozen=True, slots=True)
 class RoleTemplates:
-    """The pod template of a role in use, and what it is built from."""
-
     inputs: WorkloadInputs
     built: PinnedTemplate
     template: PinnedTemplate
@@ -79,11 +77,7 @@ class RoleTemplates:
 
 
 def role_templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> RoleTemplates:
-    """The templates of a role.
-
-    Args:
-        open_to_all: whether something else than the routers may send requests to its engines.
-    """
+    """The templates of a role."""
     return _renewed(inputs, _templates(inputs, context, plan, open_to_all=open_to_all), open_to_all=open_to_all)
 
 

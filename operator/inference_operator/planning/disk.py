@@ -17,11 +17,7 @@ DISK_CURE = (
 
 
 def disk_shortfall(nodes: Sequence[NodeView] | None, pod: Manifest, resource: str) -> str:
-    """Which nodes lack the disk for an engine, in a sentence; empty if one has it, or if no node is known.
-
-    Args:
-        nodes: nodes with GPUs; None if the operator cannot list nodes.
-    """
+    """Which nodes lack the disk for an engine, in a sentence; empty if one has it, or if no node is known."""
     requests = ((container.get("resources") or {}).get("requests") or {} for container in pod.get("containers") or ())
     requested = next((str(request[_STORAGE]) for request in requests if _STORAGE in request), "")
     suiting = [node for node in nodes or () if node.count(resource) and matches_node(node, pod)]

@@ -48,8 +48,6 @@ UNCHECKED_CURE = f"Set `{TENSOR}` to start engines without a check."
 
 @dataclass(frozen=True, slots=True)
 class ModelFindings:
-    """The facts about a model, as far as they are known."""
-
     known: KnownModel | None
     unavailable: Refusal | None
     """Why its own files are not known; None where no inspection failed."""
@@ -66,8 +64,6 @@ class ModelFindings:
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """The inputs of a plan."""
-
     spec: Spec
     source: ModelSource
     model: ModelFindings

@@ -88,11 +88,7 @@ def usable_offers(
     settings: Settings,
     needs: GpuNeeds,
 ) -> GpuOffers:
-    """The offers that an image can use: of nodes with a recent driver, and of kinds that it has code for.
-
-    Args:
-        nodes: nodes with GPUs; None if the operator cannot list nodes.
-    """
+    """The offers that an image can use: of nodes with a recent driver, and of kinds that it has code for."""
     suiting = _suiting(nodes, pod)
     old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}
     recent = None if nodes is None else [node for node in nodes if node.name not in old]
@@ -142,11 +138,7 @@ def room_for(nodes: Sequence[NodeView], pod: Manifest, plan: Plan) -> int:
 
 
 def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mapping[str, int]:
-    """The GPUs of all nodes that take pods, whether a pod has them or not; a shared GPU counts as its shares.
-
-    Args:
-        added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
-    """
+    """The GPUs of all nodes that take pods, whether a pod has them or not; a shared GPU counts as its shares."""
     gpus: Counter[str] = Counter()
     for node in nodes:
         if node.ready and not node.unschedulable:

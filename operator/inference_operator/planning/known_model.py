@@ -22,8 +22,6 @@ MOST_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model whose config is known."""
-
     facts: ModelFacts | NotUnderstood
     origin: str
     """Where the facts come from, as users read it."""
@@ -40,9 +38,6 @@ def known_model(source: ModelSource, revision: str | None = None) -> KnownModel 
 
 def with_draft(shape: Shape, model: str = "") -> Shape:
     """The shape with the facts of its draft model, if the catalogue has it, and what is published of the guesses.
-
-    Args:
-        model: the repository that they are for.
 
     Examples:
         >>> from inference_operator.sizing.shape import Speculation

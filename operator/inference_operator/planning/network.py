@@ -24,9 +24,6 @@ def refusal_of_network(context: RoleContext, plan: Plan, pod: Manifest) -> Refus
     """Why no nodes have the network or topology that a group asks for; None if they have, or may come.
 
     Nodes of a pool that has none yet are not judged: what they will have is not known.
-
-    Args:
-        pod: the pod specification of a member.
     """
     if plan.parallel.nodes == 1:
         return None

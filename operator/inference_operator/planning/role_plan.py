@@ -67,8 +67,6 @@ class PlanState:
 
 @dataclass(frozen=True, slots=True)
 class RolePlan:
-    """The plan of a role as decided."""
-
     pinned: PinnedPlan
     is_kept: bool
     """Whether it was recorded before, so that engines of it may run."""

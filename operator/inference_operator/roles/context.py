@@ -23,8 +23,6 @@ from inference_operator.views.workload import WorkloadView
 
 @dataclass(frozen=True, slots=True)
 class LiveRole:
-    """A role as observed."""
-
     name: str
     engine: Engine
     """The engine that runs in it: that of its latest recorded plan, else the requested one."""

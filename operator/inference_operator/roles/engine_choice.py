@@ -26,8 +26,6 @@ from inference_operator.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The engine of a role, and why it was chosen."""
-
     name: str = ""
     implementation: str = ""
     """The implementation of the model that it must use, by its own name; empty: its own choice."""
@@ -50,12 +48,7 @@ _SupportOf: TypeAlias = Callable[[str], Support]
 def engine_choice(
     role: RoleSpec, architecture: str, facts: ModelFacts | None, engines: EngineRegistry, settings: Settings
 ) -> EngineChoice | Refusal:
-    """The engine of a role without a plan that stays, or why the engine that it names cannot run the model.
-
-    Args:
-        architecture: that of the model; empty if it is unknown.
-        facts: the facts of the model, if they are known.
-    """
+    """The engine of a role without a plan that stays, or why the engine that it names cannot run the model."""
 
     def support_of(name: str) -> Support:
         engine, weights = engines[name], format_of(facts.weights_from) if facts else None

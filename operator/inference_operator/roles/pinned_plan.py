@@ -37,8 +37,6 @@ _SPEC_HASH, _HASH = "asked", "hash"
 
 
 class PlanAnnotation(Annotation[PinnedPlan]):
-    """The annotation of a plan, with a hash of all of it."""
-
     def write(self, value: PinnedPlan) -> str:
         fields = {
             _SPEC_HASH: value.spec_hash,

@@ -39,8 +39,6 @@ from inference_operator.views.pod import PodView, has_answered
 
 @dataclass(frozen=True, slots=True)
 class RouterObjects:
-    """The router as decided."""
-
     objects: dict[Ref, Manifest]
     """All its objects by reference, in the order in which they are applied."""
     latest_template: str = ""

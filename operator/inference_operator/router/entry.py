@@ -46,7 +46,6 @@ def room_text(inputs: RouterInputs, live: str) -> str:
     """The content of `ROOM_FILE`: a line for each upstream with a known room.
 
     Args:
-        inputs: those of the router.
         live: the live content, whose numbers stay while the new ones differ little, or are unknown.
     """
     before = {prefix: int(number) for prefix, number in _LINE.findall(live)}

@@ -11,8 +11,6 @@ INVALID, SERVER, RATE = "invalid_request_error", "server_error", "rate_limit_err
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An error response of the router itself."""
-
     status: int
     kind: str
     """Its `type` in the OpenAI API."""

@@ -24,8 +24,6 @@ A controller may add its own ones, whose False can mean anything."""
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The exposure of the router by one object."""
-
     ref: Ref
     urls: Sequence[str]
     """URLs of the OpenAI API; none if it has no address yet, or an address that the object does not name."""
@@ -42,7 +40,6 @@ def exposures(
 
     Args:
         service: the main Service; its Ingress and HTTPRoute have the same namespace and name.
-        unavailable: kinds that the operator cannot use, and why.
     """
     return list(_exposures(spec, service, children, unavailable))
 

@@ -54,8 +54,6 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class RouterInputs:
-    """Everything that the objects of a router are built from."""
-
     upstreams: tuple[Upstream, ...]
     """Where requests are sent: at least one."""
     slots: int

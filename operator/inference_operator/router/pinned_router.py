@@ -32,8 +32,6 @@ MAX_BYTES = 192 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RouterContent:
-    """The content of routers: their pod template and configuration."""
-
     slots: int
     """Server slots of the configuration."""
     template: Manifest

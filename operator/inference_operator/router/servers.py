@@ -24,8 +24,6 @@ points for each that grows with it (HAProxy 3.0, src/lb_chash.c)."""
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The servers of one upstream."""
-
     prefix: str
     """Their names are this and a number."""
     address: str

@@ -45,8 +45,6 @@ _JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """IP address and port on which a pod listens."""
-
     ip: str
     port: int
 

@@ -45,8 +45,6 @@ class Intervals:
 
 @dataclass(slots=True)
 class _Entry:
-    """State of one InferenceDeployment."""
-
     phase: float
     due: dict[str, float] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)

@@ -108,8 +108,6 @@ class Callbacks:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """The result of a scrape, for the schedule."""
-
     pace: Pace
     failed: Sequence[str]
     pods: int = 0

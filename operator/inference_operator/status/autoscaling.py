@@ -30,8 +30,6 @@ FIRST_NUMBER = "the first number of engines, until the demand has been observed"
 
 @dataclass(frozen=True, slots=True)
 class ScalingObservation:
-    """The state of autoscaling of a role."""
-
     status: AutoscalingStatus | None
     """The last decision about the number of engines; None without autoscaling."""
     observed: ObservedScaling
@@ -54,8 +52,6 @@ def scaling_observation(
     """The state of autoscaling of a role.
 
     Args:
-        decided: the role as decided; None where nothing is.
-        target: the requests that one of its engines should have.
         engines: its engines that stay.
     """
     observed = observed_scaling(inputs, stated, live) if stated else ObservedScaling()

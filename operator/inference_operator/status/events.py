@@ -19,8 +19,6 @@ MAX_NOTE_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An Event, as `kubectl describe` shows it."""
-
     kind: Literal["Normal", "Warning"]
     reason: str
     note: str

@@ -48,8 +48,6 @@ ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
 
 @dataclass(frozen=True, slots=True)
 class ConditionVerdict:
-    """The status of a condition and why."""
-
     status: ConditionStatus
     reason: Reason
     message: str
@@ -57,8 +55,6 @@ class ConditionVerdict:
 
 @dataclass(frozen=True)
 class RoleObservation:
-    """One role after the writes of a round."""
-
     live: LiveRole
     decided: Role | None
     """The role as decided in this round; None while nothing is decided."""

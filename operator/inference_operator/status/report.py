@@ -93,8 +93,6 @@ RECHECK = timedelta(seconds=15)
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """The time of the next reconcile."""
-
     seconds: float | None = None
     """After this time; None: only after an event."""
     backoff: bool = False
@@ -107,8 +105,6 @@ class Requeue:
 
 @dataclass(frozen=True, slots=True)
 class Report(Generic[StatusT]):
-    """The status, and when to reconcile again."""
-
     status: StatusT
     requeue: Requeue | None
 

@@ -22,8 +22,6 @@ _CURE_OF_CONFLICT = (
 
 @dataclass(frozen=True, slots=True)
 class _Scaled:
-    """A role with autoscaling."""
-
     key: Key
     scaling: ScalingObservation
     paused: bool

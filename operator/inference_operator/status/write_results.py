@@ -8,8 +8,6 @@ from inference_operator.manifest import Manifest, Ref
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The object was applied; this is its live state."""
-
     manifest: Manifest
 
 

@@ -11,8 +11,6 @@ MAX_LINE_LENGTH = 256
 
 @dataclass(frozen=True, slots=True)
 class ContainerRestart:
-    """The last restart of a container."""
-
     count: int
     """Its number: restarts of this pod's container so far."""
     exit_code: int | None

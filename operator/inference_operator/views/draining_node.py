@@ -16,8 +16,6 @@ non-graceful node shutdown handling)."""
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A taint of a draining node."""
-
     key: str
     value: str = ""
     """The value that it must have; empty for any."""

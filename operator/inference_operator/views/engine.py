@@ -18,8 +18,6 @@ from inference_operator.views.pod_startup import StartupTimes
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """One engine of an InferenceDeployment."""
-
     leader: PodView
     """The pod that serves requests. In a group that has lost its leader, the worker with the lowest index."""
     workers: tuple[PodView, ...] = ()

@@ -95,15 +95,11 @@ class ObjectEvents:
 
 @dataclass(frozen=True, slots=True)
 class FreeGpusLookup:
-    """The free GPUs of one resource name on every node."""
-
     resource: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGpus:
-    """The GPUs of one node."""
-
     node: NodeView
     total: int
     free: int
@@ -128,8 +124,6 @@ class ClaimLookup:
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """A claim, as it is."""
-
     access_modes: tuple[str, ...]
 
 
@@ -154,8 +148,6 @@ class ConfigMapText:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAutoscalersLookup:
-    """The autoscalers of a namespace, for one role."""
-
     namespace: str
     name: str
     """The InferenceDeployment; for a role that `/scale` is not about, its workload."""
@@ -167,8 +159,6 @@ class ForeignAutoscalersLookup:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAutoscalers:
-    """The autoscalers of a namespace."""
-
     seen: str
     """The trace for which they were listed."""
     autoscalers: tuple[ForeignAutoscaler, ...]
@@ -176,8 +166,6 @@ class ForeignAutoscalers:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A lookup without a result."""
-
     why: str
     """Words that complete "cannot be read: …"."""
 

@@ -10,8 +10,6 @@ from inference_operator.views.raw import condition, timestamp
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint of a node, which keeps away pods without a matching toleration."""
-
     key: str
     value: str
     effect: str
@@ -19,8 +17,6 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node."""
-
     name: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]

@@ -58,8 +58,6 @@ class Terminated:
 
 @dataclass(frozen=True, slots=True)
 class PodProblem:
-    """The problem of a pod that does not run."""
-
     reason: Reason
     cause: str
     terminated: Terminated | None = None
@@ -72,8 +70,6 @@ class PodProblem:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod of an InferenceDeployment."""
-
     name: str
     component: str
     created: datetime | None

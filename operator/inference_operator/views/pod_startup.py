@@ -75,8 +75,6 @@ def container_log(
 
 @dataclass(frozen=True, slots=True)
 class StartupTimes:
-    """Times of the steps of a ready pod's start."""
-
     created: datetime
     placed: datetime
     """When it was scheduled."""

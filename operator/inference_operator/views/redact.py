@@ -20,8 +20,6 @@ _OVERLAP = 64
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A form of secrets."""
-
     words: tuple[str, ...]
     """Words in lower case of which every text with such a secret has one."""
     pattern: re.Pattern[str]

@@ -12,8 +12,6 @@ ConditionState = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ResourceFigures:
-    """The figures of one InferenceDeployment for its metrics, without those of its pods."""
-
     desired: int
     """Engines that the autoscaler wants; without one, those of the spec."""
     conditions: tuple[ConditionState, ...]

@@ -79,8 +79,6 @@ class TokenCounts:
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:
-    """One scrape of an engine's metrics."""
-
     model: str
     """Served model name."""
     running: int
@@ -117,8 +115,6 @@ class EngineSample:
 
 @dataclass(frozen=True, slots=True)
 class RouterSample:
-    """One scrape of a router's statistics."""
-
     sessions: Mapping[str, int]
     """Requests that the router has sent to each engine, by the engine's IP address."""
     queued: int
@@ -225,8 +221,6 @@ def next_activity(
 
 @dataclass(frozen=True, slots=True)
 class AdapterFailure:
-    """An adapter that an engine could not load."""
-
     since: int
     """Since when it has failed, in seconds since 1970."""
     status: int
@@ -235,8 +229,6 @@ class AdapterFailure:
 
 @dataclass(frozen=True, slots=True)
 class AdapterReport:
-    """An engine pod's report about its adapters."""
-
     list_hash: str
     """Hash of the list that it has carried out; empty while it is at work."""
     loaded: Mapping[str, str]

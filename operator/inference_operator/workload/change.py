@@ -16,8 +16,6 @@ from inference_operator.workload.pinned_template import PinnedTemplate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadChange:
-    """The decisions about a role's engines."""
-
     template: PinnedTemplate
     """The pod template in use."""
     rollout: Rollout | None

@@ -68,9 +68,6 @@ GANG_SCHEDULERS = (COSCHEDULING, VOLCANO)
 def gang_scheduler(requested: SchedulingSpec, unavailable: Collection[Kind]) -> GangScheduler | None:
     """The gang scheduler of a new group; None if nothing says that it has one.
 
-    Args:
-        unavailable: kinds that the operator cannot use in this cluster.
-
     Examples:
         >>> gang_scheduler(SchedulingSpec(schedulerName="gpus"), []) is COSCHEDULING
         True

@@ -21,8 +21,6 @@ from inference_operator.api.spec import RolloutStrategy
 
 @dataclass(frozen=True, slots=True)
 class LiveGroup:
-    """A group as observed."""
-
     slot: int
     """The number in its name."""
     is_current: bool

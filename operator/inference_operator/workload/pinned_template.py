@@ -24,8 +24,6 @@ _NOT_OF_ENGINES: dict[str, bool | set[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class EngineContent:
-    """The content of engines: their pod template alone."""
-
     template: Manifest
 
     @property

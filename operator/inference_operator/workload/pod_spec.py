@@ -69,8 +69,6 @@ ADAPTER_LOADER_RESOURCES: Manifest = {
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInputs:
-    """The inputs of the objects of one role."""
-
     context: RoleContext
     plan: PinnedPlan
     process: EngineProcess

@@ -39,8 +39,6 @@ from inference_operator.workload.pod_spec import WorkloadInputs
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The desired workload of a role."""
-
     objects: Sequence[Manifest]
     """Its Deployment or StatefulSets."""
     replicas: int
@@ -113,11 +111,7 @@ _ANNOTATIONS = (
 
 
 def wanted_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Groups:
-    """The groups that the role should have. One that moves is replaced as if it were of an earlier template.
-
-    Args:
-        samples: the latest samples of engines.
-    """
+    """The groups that the role should have. One that moves is replaced as if it were of an earlier template."""
     live, template, moves = inputs.context.live, change.template.template_hash, change.move.groups
     engines = live.engines_of_groups
     live_groups = [
@@ -163,9 +157,6 @@ def group_set(inputs: WorkloadInputs, slot: int, change: WorkloadChange) -> Mani
     - Its pods start at once, in any order: they wait for each other (`Parallel`).
     - Nothing replaces its pods in turn (`OnDelete`): all of them have one template.
     - It has no pods for a time if it gave its nodes back for another group.
-
-    Args:
-        slot: the number in its name.
     """
     name = group_name(inputs.name, inputs.role, slot)
     template, moved, back = change.template, change.moved, change.yielding
@@ -199,11 +190,7 @@ def _gang(inputs: WorkloadInputs, name: str) -> GangScheduler | None:
 
 
 def scaled_group(live: Manifest, owner: Owner, *, engines: int, is_off: bool = False) -> Manifest:
-    """The live StatefulSet of a group as it was written, with another number of engines of its role.
-
-    Args:
-        is_off: whether it should have no pods.
-    """
+    """The live StatefulSet of a group as it was written, with another number of engines of its role."""
     meta, spec = live["metadata"], live["spec"]
     labels, notes, template = meta.get("labels") or {}, annotations(live), ENGINE_PIN.read(live)
     if template is None:

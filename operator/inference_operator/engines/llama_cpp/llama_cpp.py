@@ -77,8 +77,6 @@ _CUDA = "nvidia.com/"
 
 @dataclass(frozen=True, slots=True)
 class LlamaCpp(Engine):
-    """llama.cpp as an engine."""
-
     unsupported_fields = OF_GPU_ENGINES | {"dtype"}
     """Fields that the server has no option for, or that a GGUF file decides itself."""
     divides_models = True

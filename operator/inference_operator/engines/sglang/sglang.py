@@ -126,8 +126,6 @@ FRACTION_DIGITS = 1000
 
 @dataclass(frozen=True, slots=True)
 class SGLang(Engine):
-    """SGLang as an engine."""
-
     devices = frozenset({Device.GPU})
     """Its project publishes no image for CPUs."""
     unsupported_fields = OF_VLLM

@@ -124,8 +124,6 @@ RUNNING, BATCHES = "transformers:num_requests_running", "transformers:batches_to
 
 @dataclass(frozen=True, slots=True)
 class Transformers(Engine):
-    """Transformers as an engine."""
-
     unsupported_fields = OF_GPU_ENGINES
     option_classes = CLASSES
     option_rules = tuple(rules_of(OPTIONS.by_name.values()))

@@ -13,8 +13,6 @@ MAX_DIGITS = 9
 
 @dataclass(frozen=True, slots=True)
 class GivenOption:
-    """One occurrence of an option in a list of arguments."""
-
     index: int
     """Position in the list."""
     spelling: str

@@ -57,8 +57,6 @@ START_MARGIN = 2
 
 @dataclass(frozen=True, slots=True)
 class MoveRecord:
-    """What is remembered of a move."""
-
     since: UtcTime
     """When the operator first saw that an engine has to move."""
     gave_up: bool = False

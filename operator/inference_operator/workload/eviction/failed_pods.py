@@ -23,12 +23,7 @@ SHORTEST_DELAY, LONGEST_DELAY = timedelta(seconds=10), timedelta(minutes=1)
 
 
 def failed_pods(pods: Sequence[PodView], now: datetime) -> tuple[tuple[PodPatch, ...], datetime | None]:
-    """The failed pods of a component to delete, and when the next is due.
-
-    Args:
-        pods: all of its pods.
-        now: the time.
-    """
+    """The failed pods of a component to delete, and when the next is due."""
     failed = sorted(
         (pod.created, pod.name, pod)
         for pod in pods

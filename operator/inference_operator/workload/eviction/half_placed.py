@@ -112,8 +112,6 @@ def half_placed(engine: EngineView, group: Manifest) -> HalfPlaced | None:
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """That a group gave its room back."""
-
     at: Time
     times: Annotated[int, Field(ge=1, le=MOST_TIMES)] = 1
     """How often in a row."""
@@ -137,8 +135,6 @@ GIVEN_BACK_ANNOTATION = JsonAnnotation("inference-operator.dev/given-back", Type
 
 @dataclass(frozen=True, slots=True)
 class Yielding:
-    """Which groups of a role gave their room back."""
-
     records: Mapping[str, GivenBack | None]
     """By the names of their StatefulSets; None if a record has ended."""
     off: frozenset[str] = frozenset()

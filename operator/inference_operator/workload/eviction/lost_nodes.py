@@ -57,11 +57,7 @@ class LostPod:
 
 
 def lost_pods(engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, now: datetime) -> Sequence[LostPod]:
-    """The pods of groups that do not serve, on nodes that do not answer.
-
-    Args:
-        nodes: the nodes that the operator sees; None if it sees none.
-    """
+    """The pods of groups that do not serve, on nodes that do not answer."""
     return [lost for pod in _members(engines) if (lost := _lost(pod, nodes, now))]
 
 

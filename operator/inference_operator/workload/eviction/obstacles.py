@@ -113,8 +113,6 @@ class Lasting:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A row of the table."""
-
     name: str
     since: Callable[[Start], datetime | None]
     """Its signal: since when it keeps the engine from starting; None if it does not."""

@@ -52,8 +52,6 @@ from inference_operator.workload.eviction.obstacles import (
 
 
 class RolloutReason(StrEnum):
-    """Why a strategy was chosen."""
-
     NOTHING_RUNS = "NothingRuns"
     ASKED = "Asked"
     FREE_SLOT = "FreeSlot"
@@ -127,8 +125,6 @@ _LATE: Mapping[Obstacle, RolloutReason] = {
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A decision."""
-
     template: str
     """The hash of the pod template that it is for."""
     strategy: RolloutStrategy
@@ -207,11 +203,7 @@ class Undecided:
 
 
 def rollout(inputs: EngineSet, results: LookupResults, *, nodes_visible: bool, now: datetime) -> Rollout | Undecided:
-    """The strategy, by the rules at the top of this module.
-
-    Args:
-        nodes_visible: whether the operator may look at nodes.
-    """
+    """The strategy, by the rules at the top of this module."""
     template = inputs.template
     if inputs.strategy is not RolloutStrategy.AUTO:
         return Rollout(template, inputs.strategy, RolloutReason.ASKED)
@@ -356,8 +348,6 @@ def _limit(obstacle: Obstacle, inputs: EngineSet) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class EngineCapacity:
-    """How many more engines the nodes can take."""
-
     free: int
     """Engines that could start now."""
     possible: bool
