@@ -22,14 +22,13 @@ from pathlib import Path
 
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.files import QUANTIZATION_FILES, with_quantization
-from inference_operator.model_files.side_files import side_files
 from inference_operator.models.catalogue import entry, names
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import TEXT_CONFIGS, NotUnderstood
 from inference_operator.models.entry import Entry, entry_document, entry_of
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.models.side_files import NO_SIDE_FILES
+from inference_operator.models.side_files import NO_SIDE_FILES, side_files
 from inference_operator.models.slim import slim
 
 ENDING, QUANTIZATION = "_config.json", "_hf_quant_config.json"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from bench.figures import Figure, exactly, parser_of, shown
 from generators.model_table import KINDS, PER_NODE, models
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.cli.arguments import named_gpus
 from inference_operator.engines.registry import ENGINES
 from inference_operator.models.facts import ModelFacts

@@ -37,8 +37,7 @@ from bench.figures import Figure, at_most, exactly, parser_of, shown
 from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.target import Target, TargetBound
-from inference_operator.controller.sample_store import SampleStore
-from inference_operator.controller.scaling_store import ScalingStore
+from inference_operator.controller.sample_store import SampleStore, ScalingStore
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER

@@ -13,8 +13,8 @@ import pytest
 from e2e.deploy.local_registry import local_registry, put_image
 from e2e.deploy.signing import Signer, cosign
 from e2e.go_modules import ensure_cosign
-from inference_operator.jobs.cosign import cosign_process, parsed_failure
 from inference_operator.jobs.result import Failure
+from inference_operator.jobs.verification import cosign_process, parsed_failure
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.settings import Settings

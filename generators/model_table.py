@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.cli.arguments import named_gpus
 from inference_operator.engines.registry import ENGINES
 from inference_operator.models.catalogue import entry, names

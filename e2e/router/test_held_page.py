@@ -9,8 +9,7 @@ from e2e.runs.printed_figures import Say
 from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.target import Target, TargetBound
-from inference_operator.controller.sample_store import SampleStore
-from inference_operator.controller.scaling_store import ScalingStore
+from inference_operator.controller.sample_store import SampleStore, ScalingStore
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ROUTER
 from inference_operator.router.observe import HELD_PATH

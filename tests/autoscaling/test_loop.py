@@ -6,7 +6,7 @@ from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.loop import LoopState, ScrapeRound, needs_reconcile, observed, requested
 from inference_operator.autoscaling.target import Target, TargetBound
-from inference_operator.controller.scaling_store import ScalingStore
+from inference_operator.controller.sample_store import ScalingStore
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.views.engine import engines_of

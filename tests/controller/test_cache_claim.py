@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION
+from inference_operator.jobs.attempts import ATTEMPT_ANNOTATION
 from inference_operator.jobs.placement import only_node, placement_of
 from inference_operator.manifest import CLAIM, POD, SYSTEM_LABEL, Manifest, Ref
 from inference_operator.objects.child import ADOPT_ANNOTATION, ALLOWED, OWNER_ANNOTATION

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.diagnosis.component import DiagnosisInputs
 from inference_operator.diagnosis.diagnoses import volume_diagnosis
-from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import VOLUME_LOOKUP_AFTER
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.inputs import Inputs

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from generators.model_table import KINDS, PER_NODE, plans
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.fitting import LEAST_CONTEXT, MOST_NODES, TYPICAL_REQUESTS, USUAL_CONTEXT
 from inference_operator.sizing.gpu_plan import GpuPlan

@@ -15,8 +15,8 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.classified import Class
+from inference_operator.engines.options import unsafe_arguments
 from inference_operator.engines.process import EngineProcess, Front
-from inference_operator.engines.rights import unsafe_arguments
 from inference_operator.engines.sglang import launch, memory
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS
 from inference_operator.engines.sglang.options import CLASSES, OPTIONS

@@ -8,8 +8,8 @@ import pytest
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.engines.classified import Class, Classified, classified
 from inference_operator.engines.hub_access import hub_variables
+from inference_operator.engines.options import unsafe_arguments, unsafe_variables
 from inference_operator.engines.registry import ENGINES, VLLM
-from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
 from inference_operator.engines.vllm.arguments import refusal_of_args
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,

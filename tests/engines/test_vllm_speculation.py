@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inference_operator.api.engine import EngineSpec, SpeculativeSpec
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.vllm.speculation import (

@@ -6,7 +6,7 @@ from inference_operator.diagnosis.pending_causes import (
     VOLUME_LOOKUP_AFTER,
     PendingWait,
 )
-from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, job_attempt
+from inference_operator.jobs.attempts import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, job_attempt
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import EventsLookup
 from inference_operator.views.pod import PodView, pod_view

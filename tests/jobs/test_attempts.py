@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.reasons import Reason
-from inference_operator.jobs.attempt import Attempt
 from inference_operator.jobs.attempts import (
     FIRST_WAIT,
     LONGEST_WAIT,
+    Attempt,
     AttemptsProgress,
     PodWait,
     wait_after,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference_operator.jobs.cosign import cosign_process, parsed_failure
+from inference_operator.jobs.verification import cosign_process, parsed_failure
 from tests.testing.verified import REFERENCE, UNSIGNED
 
 OTHER_KEY = "no matching attestations: failed to verify signature: could not verify envelope: accepted"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.spec import MAX_NAME_LENGTH
-from inference_operator.jobs.attempt import job_attempt
+from inference_operator.jobs.attempts import job_attempt
 from inference_operator.jobs.inspection import MODEL_FILE, inspection_task, model_record
 from inference_operator.manifest import CONFIG_MAP, JOB, Key, Manifest, Owner, Ref
 from inference_operator.models.checkpoint import Weights

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from inference_operator.api.status import Status
-from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, job_attempt
+from inference_operator.jobs.attempts import ATTEMPT_ANNOTATION, job_attempt
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs

@@ -9,7 +9,7 @@ from inference_operator.api.status import Status
 from inference_operator.autoscaling.decision import Bound, Decision, Terms
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.controller.changes import Delete, changes
-from inference_operator.controller.scaling_store import ScalingStore
+from inference_operator.controller.sample_store import ScalingStore
 from inference_operator.manifest import (
     DEPLOYMENT,
     DISRUPTION_BUDGET,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bench.choices import Choice, choices
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.fitting import MOST_UNLINKED, Pool
 from inference_operator.sizing.fleet import by_cost, fleet_plan

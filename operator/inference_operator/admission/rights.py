@@ -25,8 +25,7 @@ from inference_operator.api.autoscaling import AutoscalingBackend
 from inference_operator.api.duration import duration
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.model_gateway import ModelGatewaySpec
-from inference_operator.engines.options import OptionClasses
-from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
+from inference_operator.engines.options import OptionClasses, unsafe_arguments, unsafe_variables
 from inference_operator.hardware.resources import VENDOR
 from inference_operator.manifest import CLAIM, Kind, Manifest
 

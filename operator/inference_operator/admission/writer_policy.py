@@ -33,8 +33,7 @@ from inference_operator.admission.rights import (
     rights_on,
 )
 from inference_operator.api.engine_kind import EngineKind
-from inference_operator.engines.options import OptionClasses
-from inference_operator.engines.rights import JSON, NUMBER
+from inference_operator.engines.options import JSON, NUMBER, OptionClasses
 from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, MODEL_GATEWAY, PLURAL, SECRET, Kind, Manifest
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"

@@ -13,8 +13,7 @@ from inference_operator.api.container import (
     Image,
     ResourcesSpec,
 )
-from inference_operator.api.engine_kind import EngineKind
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineKind, EngineProfile
 from inference_operator.api.generation import GenerationSpec
 from inference_operator.api.hardware import RESIZES
 from inference_operator.api.router_exposure import HOST_LABEL

@@ -16,3 +16,16 @@ class EngineKind(StrEnum):
     """llama.cpp, `llama-server`, for models in GGUF."""
     SGLANG = "SGLang"
     """SGLang, `sglang.launch_server`, on GPUs; only where it is named."""
+
+
+class EngineProfile(StrEnum):
+    """What sizing prefers among the sizes that fit."""
+
+    BALANCED = "Balanced"
+    """The most requests per second for the cost that keep the latency objective."""
+    THROUGHPUT = "Throughput"
+    """The most requests per second for the cost, without an objective."""
+    LATENCY = "Latency"
+    """The least time of a token."""
+    SMALLEST = "Smallest"
+    """The fewest GPUs."""

@@ -12,8 +12,7 @@ from inference_operator.controller.cached_object import CachedObject, Codec, ver
 from inference_operator.controller.cluster import Listing
 from inference_operator.controller.node_store import NodeStore
 from inference_operator.controller.resource_kind import KINDS, AnyResourceKind
-from inference_operator.controller.sample_store import SampleStore
-from inference_operator.controller.scaling_store import ScalingStore
+from inference_operator.controller.sample_store import SampleStore, ScalingStore
 from inference_operator.controller.shared_store import SharedStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry

@@ -1,11 +1,13 @@
-"""The pods of one component, a role or the routers, and which of them explains its state."""
+"""What a diagnosis reads: pods of one component, a role or the routers, which of them explains its state, and more."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from inference_operator.engines.base import Engine
 from inference_operator.engines.group.ends import first_end
 from inference_operator.views.engine import EngineView
+from inference_operator.views.lookups import LookupResults
 from inference_operator.views.pod import PodView
 from inference_operator.views.workload import WorkloadView
 
@@ -96,3 +98,22 @@ def in_engines(workload: WorkloadView, engines: Sequence[EngineView]) -> Workloa
         updated=sum(engine.template == workload.template for engine in running),
         ready=sum(engine.ready for engine in running),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisInputs:
+    namespace: str
+    roles: Mapping[str, Component]
+    """The roles by name; pods of other components, such as routers, have none."""
+    lookups: LookupResults
+    read_logs: bool
+    """Whether the settings allow the operator to read logs."""
+    nodes_visible: bool
+    """Whether the operator may look at nodes."""
+    now: datetime
+    one_node_claim: str = ""
+    """Name of the engines' claim, if pods on one node only can mount it; empty if not."""
+
+    def engine_of(self, pod: PodView) -> Engine | None:
+        role = self.roles.get(pod.component)
+        return role.engine if role else None

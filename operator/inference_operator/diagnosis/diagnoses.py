@@ -7,8 +7,7 @@ from datetime import datetime
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.api.status import StartupStatus
-from inference_operator.diagnosis.component import Component
-from inference_operator.diagnosis.inputs import DiagnosisInputs
+from inference_operator.diagnosis.component import Component, DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import problem_from_events, volume_wait
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, diagnosis_due, diagnosis_lookups, pod_diagnosis
 from inference_operator.diagnosis.startup_progress import StartupProgress, startup_progress

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inference_operator.api.reasons import Reason
-from inference_operator.diagnosis.inputs import DiagnosisInputs
+from inference_operator.diagnosis.component import DiagnosisInputs
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
 from inference_operator.views.pod import PodView

@@ -21,11 +21,9 @@ from inference_operator.api.duration import in_words
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
-from inference_operator.diagnosis.component import ended_first
-from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_lookup
-from inference_operator.diagnosis.inputs import DiagnosisInputs
+from inference_operator.diagnosis.component import DiagnosisInputs, ended_first
+from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, node_requirements, shortfall_lookup
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
-from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.registry_errors import problem_cure
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_progress import PHRASES

@@ -4,9 +4,9 @@ from enum import StrEnum
 
 from inference_operator.engines.group.ends import FirstEnd, first_end
 from inference_operator.engines.group.options import EXIT, LOST, SILENT, SLOW, STOPPED
-from inference_operator.views.container_restart import ContainerRestart
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
+from inference_operator.views.pod_startup import ContainerRestart
 
 _STOPPED_BY_KUBELET = (0, 137, 143)
 """Exit codes of a container that the kubelet stopped: those of an end in order, of SIGKILL and of SIGTERM."""

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from inference_operator.api.status import StartupStatus, StartupStep
-from inference_operator.diagnosis.inputs import DiagnosisInputs
+from inference_operator.diagnosis.component import DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import is_pulling, volume_wait
 from inference_operator.engines.start_log import LoadProgress, Phase
 from inference_operator.views.engine import EngineView, engines_of

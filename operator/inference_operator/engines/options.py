@@ -1,6 +1,7 @@
 """The options of an engine: which of them users may set, and what those of a hand-written command become."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -74,3 +75,26 @@ class ImportedArguments:
     """Arguments for `spec.engine.args`."""
     left: list[tuple[str, str]] = field(default_factory=list)
     """Options that were left out, each with the reason. No value is in it: it could be a secret."""
+
+
+NUMBER = r"^-[0-9.]+$"
+"""A negative number, which is a value. RE2, the engine of CEL's `matches`, and Python read it alike."""
+JSON = r"^[\t\n\f\r ]*[\[{]"
+"""The begin of a JSON object or list, after what RE2 takes for white space (`\\s`)."""
+
+_NUMBER, _JSON = re.compile(NUMBER.replace("$", r"\Z")), re.compile(JSON)
+
+
+def unsafe_arguments(args: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
+    return tuple(argument for argument in args if _needs_right(argument, classes))
+
+
+def _needs_right(argument: str, classes: OptionClasses) -> bool:
+    if not argument.startswith("-") or _NUMBER.match(argument):
+        return bool(_JSON.match(argument))
+    name, _, value = argument.partition("=")
+    return not classes.is_harmless(name) or bool(_JSON.match(value))
+
+
+def unsafe_variables(names: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in classes.harmless_variables)

@@ -13,8 +13,7 @@ from typing import Generic
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.diagnosis.pending_causes import problem_from_events
-from inference_operator.jobs.attempt import Attempt, job_attempt
-from inference_operator.jobs.attempts import AttemptsProgress, attempts_progress
+from inference_operator.jobs.attempts import Attempt, AttemptsProgress, attempts_progress, job_attempt
 from inference_operator.jobs.placement import placement_of
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import Result

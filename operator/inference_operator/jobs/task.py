@@ -8,7 +8,7 @@ from typing import Generic
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.model_access import HubAccess
-from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION
+from inference_operator.jobs.attempts import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION
 from inference_operator.jobs.placement import with_placement
 from inference_operator.jobs.program import program_objects, with_program
 from inference_operator.jobs.record import Record

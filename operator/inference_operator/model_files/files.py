@@ -10,7 +10,6 @@ from pathlib import Path
 from inference_operator.jobs.inspection_result import InspectionResult, unusable
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
-from inference_operator.model_files.side_files import side_files
 from inference_operator.models.checkpoint import (
     GGUF,
     INDEX,
@@ -35,7 +34,7 @@ from inference_operator.models.gguf import (
 )
 from inference_operator.models.mistral import PARAMS, WEIGHTS, transformers_config
 from inference_operator.models.model import UNSTATED, model_facts
-from inference_operator.models.side_files import SideFiles
+from inference_operator.models.side_files import SideFiles, side_files
 from inference_operator.models.slim import slim
 
 CONFIG = "config.json"

@@ -1,8 +1,10 @@
 """Facts of a model's small files: tokenizer, sentence-transformers, chat template, generation."""
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 
 from inference_operator.manifest import Manifest
+from inference_operator.models.config import LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +55,55 @@ def side_files_of(stored: object) -> SideFiles:
         if isinstance(value, bool) != name.startswith("has_") or not isinstance(value, int):
             raise TypeError(name)
     return SideFiles(**known)
+
+
+TOKENIZER, GENERATION, MODULES = "tokenizer_config.json", "generation_config.json", "modules.json"
+CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
+"""Files with a chat template beside the tokenizer's config (transformers 5.19.0, `utils/hub.py`)."""
+MISTRAL_TOKENIZERS = ("tekken.json", "tokenizer.model.v")
+"""Beginnings of the files of Mistral's own tokenizer, which vLLM then uses. It needs no template (vLLM 0.32.0,
+`tokenizers/registry.py`)."""
+SENTENCE_CONFIGS = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Files with the longest text of sentence-transformers; the first one counts (vLLM 0.32.0,
+`transformers_utils/config.py`, `get_sentence_transformer_tokenizer_config`)."""
+POOLING = ".Pooling"
+"""Ending of the type of a pooling module (the same file, `_ST_POOLING_MODULE_TYPES`)."""
+
+
+def side_files(names: Collection[str], parsed: Callable[[str], object]) -> SideFiles:
+    """The facts in a model's small files.
+
+    Examples:
+        >>> documents = {"tokenizer_config.json": {"model_max_length": 512}, "modules.json": [{"type": "a.Pooling"}]}
+        >>> side_files(documents, documents.get)
+        SideFiles(tokenizer_max_length=512, sentence_max_length=None, has_pooling_module=True, \
+has_chat_template=False, max_new_tokens=None)
+    """
+    tokenizer = _object(names, parsed, TOKENIZER)
+    modules = parsed(MODULES) if MODULES in names else None
+    sentence = next((_object(names, parsed, name) for name in SENTENCE_CONFIGS if name in names), {})
+    return SideFiles(
+        tokenizer_max_length=_length(tokenizer.get("model_max_length")),
+        sentence_max_length=_length(sentence.get("max_seq_length")),
+        has_pooling_module=isinstance(modules, list) and any(map(_is_pooling, modules)),
+        has_chat_template=bool(tokenizer.get("chat_template"))
+        or any(name in CHAT_TEMPLATES or name.startswith(MISTRAL_TOKENIZERS) for name in names),
+        max_new_tokens=_length(_object(names, parsed, GENERATION).get("max_new_tokens")),
+    )
+
+
+def _object(names: Collection[str], parsed: Callable[[str], object], name: str) -> dict[str, object]:
+    document = parsed(name) if name in names else None
+    return document if isinstance(document, dict) else {}
+
+
+def _is_pooling(module: object) -> bool:
+    return isinstance(module, dict) and str(module.get("type", "")).endswith(POOLING)
+
+
+def _length(value: object) -> int | None:
+    """A number of tokens; None for the huge number that transformers writes where there is no limit."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST else None

@@ -8,7 +8,7 @@ from inference_operator.jobs.inspection_result import inspection_refusal
 from inference_operator.jobs.result import Failure
 from inference_operator.manifest import CLAIM, Manifest, Ref
 from inference_operator.models.facts import ModelFacts
-from inference_operator.objects.cache_claim import cache_claim, claim_size
+from inference_operator.objects.cache_volume import cache_claim, claim_size
 from inference_operator.objects.names import cache_claim_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import keeps_model

@@ -9,7 +9,7 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.engines.base import Engine
-from inference_operator.engines.rights import unsafe_arguments
+from inference_operator.engines.options import unsafe_arguments
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import Attention, ModelFacts
 from inference_operator.objects.names import PREFILL

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from inference_operator.api.engine import SpeculativeSpec
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.hardware import Device, ParallelismSpec
 from inference_operator.api.reasons import Reason

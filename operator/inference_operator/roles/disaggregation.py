@@ -6,7 +6,7 @@ from inference_operator.api.disaggregation import (
     PREFILL_SEQUENCES,
     DisaggregationSpec,
 )
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.hardware import Device
 from inference_operator.api.spec import Spec
 from inference_operator.engines.kv_transfer import KVTransfer, TransferRole

@@ -11,8 +11,7 @@ from http import HTTPStatus
 from typing import Protocol
 
 from inference_operator.autoscaling.loop import ScrapeRound
-from inference_operator.controller.sample_store import SampleStore
-from inference_operator.controller.scaling_store import ScalingStore
+from inference_operator.controller.sample_store import SampleStore, ScalingStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.process import ProbeRequest
 from inference_operator.engines.telemetry import MetricsPage

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.fitted_batch import Candidate

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.sizing.fitted_batch import Candidate
 from inference_operator.sizing.fitting import MOST_UNLINKED, Pool
 from inference_operator.sizing.serving import TYPICAL_LOAD, Limit, Served, serving

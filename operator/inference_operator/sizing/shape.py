@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from inference_operator.api.autoscaling import PERCENTILE, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN, AutoscalingSpec
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.hardware.resources import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts, Quantization
 

@@ -12,10 +12,9 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import NetworkStatus, RoleStatus, StartupStatus, Status
-from inference_operator.diagnosis.component import Component, in_engines, is_latest, seen, stays
+from inference_operator.diagnosis.component import Component, DiagnosisInputs, in_engines, is_latest, seen, stays
 from inference_operator.diagnosis.diagnoses import Diagnoses, diagnoses
 from inference_operator.diagnosis.group_members import GroupMembers
-from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import rejection_cure
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.diagnosis.startup_progress import sentence

@@ -9,9 +9,16 @@ from types import MappingProxyType
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
-from inference_operator.views.container_restart import ContainerRestart, container_restart
 from inference_operator.views.lookups import LogLookup
-from inference_operator.views.pod_startup import PodStartup, StartupTimes, container_log, pod_startup, startup_times
+from inference_operator.views.pod_startup import (
+    ContainerRestart,
+    PodStartup,
+    StartupTimes,
+    container_log,
+    container_restart,
+    pod_startup,
+    startup_times,
+)
 from inference_operator.views.raw import condition, mapping, objects, timestamp
 from inference_operator.views.start_cures import missing_object_cure, node_cure
 from inference_operator.views.untrusted_text import one_line, termination_message

@@ -5,8 +5,7 @@ import re
 import shlex
 
 from inference_operator.api.duration import duration
-from inference_operator.api.engine_kind import EngineKind
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineKind, EngineProfile
 from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.cli.options import FORMATS, add_gpus
 

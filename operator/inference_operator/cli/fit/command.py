@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from inference_operator.api.engine import DType, EngineSpec, KvCacheDType
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.hardware import Device
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.arguments import hub_model, named_gpus

@@ -9,9 +9,8 @@ from inference_operator.jobs.adapter_result import StoredAdapter, adapter_text
 from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from inference_operator.jobs.inspection_result import result_text
 from inference_operator.jobs.result import Failure
-from inference_operator.model_files.adapter import store_adapter
+from inference_operator.model_files.adapter import FolderOrigin, store_adapter
 from inference_operator.model_files.download import ModelOrigin, download
-from inference_operator.model_files.folder_copy import FolderOrigin
 from inference_operator.model_files.kernels import Kernels
 from inference_operator.models.adapter import FILES
 from inference_operator.models.checkpoint import gguf_parts

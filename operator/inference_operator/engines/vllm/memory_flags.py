@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from inference_operator.api.engine import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, DType, EngineSpec, KvCacheDType
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.classified import Memory

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from inference_operator.api.engine import EngineSpec, SpeculativeSpec
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal

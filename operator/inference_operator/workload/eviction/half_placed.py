@@ -22,7 +22,7 @@ from pydantic import Field, TypeAdapter
 
 from inference_operator.api.reasons import Reason
 from inference_operator.backoff import exponential_backoff
-from inference_operator.diagnosis.inputs import DiagnosisInputs
+from inference_operator.diagnosis.component import DiagnosisInputs
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_lookup
 from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import JsonAnnotation, Time
