@@ -9,8 +9,7 @@ from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.engines.group.ends import absent_members, first_end
 from inference_operator.engines.group.network import network_in_use
 from inference_operator.engines.registry import ENGINES
-from inference_operator.jobs.adapter_result import parsed_adapter
-from inference_operator.jobs.download_result import parsed_download
+from inference_operator.jobs.download_result import parsed_adapter, parsed_download
 from inference_operator.jobs.inspection_result import parsed_result
 from inference_operator.jobs.result import Failure
 from inference_operator.jobs.verification import parsed_failure

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from inference_operator.jobs.adapter_result import StoredAdapter, parsed_adapter
+from inference_operator.jobs.download_result import StoredAdapter, parsed_adapter
 from inference_operator.jobs.result import Cause, Failure
 from tests.testing.forked_infd import ForkedInfd
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving

@@ -7,7 +7,7 @@ from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
 from inference_operator.jobs.adapter import adapter_record
-from inference_operator.jobs.adapter_result import StoredAdapter
+from inference_operator.jobs.download_result import StoredAdapter
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.adapter import AdapterFacts
 from inference_operator.objects.adapter_list import AdapterList, adapter_list, text_hash

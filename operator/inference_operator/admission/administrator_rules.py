@@ -26,7 +26,7 @@ from inference_operator.admission.named_parts import (
     waits,
     waits_cel,
 )
-from inference_operator.admission.references import value_of
+from inference_operator.admission.references import escaped, value_of
 from inference_operator.api.administrator_policy import PUBLIC, VERSION_ENTRY, AdministratorPolicy
 from inference_operator.api.duration import duration
 from inference_operator.api.hardware import Device
@@ -137,7 +137,7 @@ def is_outside(url: str, cluster_domain: str) -> bool:
 
 
 def _is_outside_cel(text: str) -> str:
-    public, inside = (_escaped(pattern) for pattern in (PUBLIC_NAME, INSIDE_NAME))
+    public, inside = (escaped(pattern) for pattern in (PUBLIC_NAME, INSIDE_NAME))
     return (
         f"{text}.matches('^({public})$') && !{text}.matches('^({inside})$')"
         f" && !{text}.split('/')[2].split(':')[0].endsWith('.' + variables.{DOMAIN_KEY})"
@@ -180,11 +180,6 @@ def _has_digest(text: str, _: AdministratorPolicy, __: str) -> bool:
 
 def _is_set_cel(key: str) -> str:
     return f"variables.parameters[?'{key}'].orValue('') == 'true'"
-
-
-def _escaped(pattern: str) -> str:
-    """A regular expression inside a CEL string in single quotes."""
-    return pattern.replace("\\", "\\\\")
 
 
 # The table

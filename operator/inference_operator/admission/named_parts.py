@@ -9,6 +9,7 @@ one counts as empty text, which no list allows.
 
 import re
 from collections.abc import Iterator
+from string import ascii_lowercase, ascii_uppercase
 
 from inference_operator.admission.references import value_of
 from inference_operator.api.autoscaling import AutoscalingBackend
@@ -32,6 +33,10 @@ _HUB_VARIABLES = ("HF_ENDPOINT", "HUGGINGFACE_CO_STAGING", "VLLM_USE_MODELSCOPE"
 _DRAFT = "engine.speculative.model"
 """Counts as empty text where a method that loads a second model leaves the choice of it to the operator."""
 _WITH_DRAFT = (SpeculativeMethod.AUTO, *WITH_DRAFT)
+_LOWER, _UPPER = (
+    str.maketrans(*letters) for letters in ((ascii_uppercase, ascii_lowercase), (ascii_lowercase, ascii_uppercase))
+)
+"""Change the letters of ASCII alone, as CEL does it."""
 _DOCKER_HUB, _OFFICIAL = "docker.io/", "library/"
 _IN_REGISTRY = re.compile("([^/]*[.:A-Z][^/]*|localhost)/")
 """Begins references whose first part is a registry (distribution/reference v0.6.0, normalize.go, splitDockerDomain)."""
@@ -138,9 +143,9 @@ def _registry_cel(text: str) -> str:
 def endpoints(spec: Spec) -> Iterator[Named]:
     """The stores of S3 that a resource names, in lower case."""
     if spec.model.s3.endpoint is not None:
-        yield "model.s3.endpoint", _lower(spec.model.s3.endpoint)
+        yield "model.s3.endpoint", spec.model.s3.endpoint.translate(_LOWER)
     named = re.compile(_ENDPOINT_VARIABLE)
-    yield from _values(variable for variable in spec.engine.env if named.fullmatch(_upper(variable.name)))
+    yield from _values(variable for variable in spec.engine.env if named.fullmatch(variable.name.translate(_UPPER)))
 
 
 def endpoints_cel(root: str) -> str:
@@ -186,7 +191,7 @@ def hubs_cel(root: str) -> str:
 
 
 def _values(variables: Iterator[EnvironmentVariable]) -> Iterator[Named]:
-    yield from ((f"engine.env[{variable.name}]", _lower(variable.value or "")) for variable in variables)
+    yield from ((f"engine.env[{variable.name}]", (variable.value or "").translate(_LOWER)) for variable in variables)
 
 
 def _values_cel(root: str, condition: str) -> str:
@@ -195,12 +200,3 @@ def _values_cel(root: str, condition: str) -> str:
         f"{value_of(root, 'engine.env')}.orValue([]).filter(one, {condition})"
         f".map(one, 'engine.env[' + one.name + '] ' + {value})"
     )
-
-
-def _lower(text: str) -> str:
-    """The text in lower case, of ASCII alone, as CEL does it."""
-    return "".join(chr(ord(character) + 32) if "A" <= character <= "Z" else character for character in text)
-
-
-def _upper(text: str) -> str:
-    return "".join(chr(ord(character) - 32) if "a" <= character <= "z" else character for character in text)

@@ -171,6 +171,11 @@ def value_of(root: str, path: str) -> str:
     return f"{root}.?spec.?" + path.replace(".", ".?").replace("[", "[?")
 
 
+def escaped(pattern: str) -> str:
+    """A regular expression inside a CEL string in single quotes."""
+    return pattern.replace("\\", "\\\\")
+
+
 def _of_model(model: type[BaseModel], steps: tuple[_Step, ...]) -> Iterator[NameField]:
     keyed = _KEY in model.model_fields
     for name, info in model.model_fields.items():

@@ -15,6 +15,7 @@ import yaml
 from inference_operator.admission.policy import WRITES, Policy, Validation
 from inference_operator.admission.references import (
     FILES,
+    escaped,
     kinds,
     references_cel,
     sourced_lists,
@@ -119,7 +120,7 @@ def _field_variables(options: Mapping[str, OptionClasses]) -> Iterator[tuple[str
 
 
 def _unsafe_arguments(own: Mapping[str, OptionClasses]) -> str:
-    name, is_json = "one.split('=')[0]", f"matches('{_escaped(JSON)}')"
+    name, is_json = "one.split('=')[0]", f"matches('{escaped(JSON)}')"
     harmless = {
         kind: f"{name} in variables.options{kind}"
         if classes.unsafe is None
@@ -222,8 +223,3 @@ def _reference_check(number: int, kind: Kind) -> Validation:
     return Validation(
         f"variables.references.size() <= {number} || variables.{_PODS} || {allowed}", message, is_computed=True
     )
-
-
-def _escaped(pattern: str) -> str:
-    """A regular expression inside a CEL string in single quotes."""
-    return pattern.replace("\\", "\\\\")

@@ -5,10 +5,10 @@ from functools import partial
 from inference_operator.api.adapters import AdapterSpec
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.jobs.adapter_result import StoredAdapter, parsed_adapter, record_data, recorded_adapter
 from inference_operator.jobs.download import RESOURCES
+from inference_operator.jobs.download_result import StoredAdapter, adapter_record_data, parsed_adapter, recorded_adapter
 from inference_operator.jobs.placement import WritableClaim
-from inference_operator.jobs.program import job_command
+from inference_operator.jobs.program import program_process
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
@@ -17,7 +17,6 @@ from inference_operator.manifest import Owner
 from inference_operator.models.source import ModelSource, is_downloaded
 from inference_operator.objects.cache_volume import ROOT, whole_mount
 from inference_operator.objects.child import content_hash
-from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.names import ADAPTER
 from inference_operator.objects.volumes import (
     model_argument,
@@ -55,7 +54,7 @@ def adapter_state(
 def adapter_record(owner: Owner, adapter: AdapterSpec, claim: str) -> Record[StoredAdapter]:
     """The ConfigMap for the result. A branch is resolved once: its commit stays."""
     asked = content_hash(["adapter", adapter.source, adapter.revision or "", claim])
-    data = partial(record_data, claim=claim, source=adapter.source)
+    data = partial(adapter_record_data, claim=claim, source=adapter.source)
     return Record(owner, ADAPTER, asked, data, recorded_adapter)
 
 
@@ -66,17 +65,14 @@ def adapter_task(
     revision = [f"--revision={adapter.revision}"] if adapter.revision else []
     pickle = ["--allow-pickle"] if shared.effective.model.allow_pickle else []
     folder = [] if is_downloaded(source) else [f"--folder={model_argument(source)}"]
+    arguments = ["--adapter", *folder, *revision, *pickle, f"--cache={ROOT}", f"--to={TERMINATION_MESSAGE}"]
     return JobTask(
         shared=shared,
         component=ADAPTER,
         subject=f"the adapter `{adapter.name}`",
         purpose=f"copies the adapter `{adapter.name}` to the claim {claim.name}",
         image=settings.operator_image,
-        process=process_fields(
-            command=[*job_command(settings), "download", adapter.source],
-            args=["--adapter", *folder, *revision, *pickle, f"--cache={ROOT}", f"--to={TERMINATION_MESSAGE}"],
-            env=[*environment(access.env), *secret_variables(access.keys)],
-        ),
+        process=program_process(settings, access, "download", adapter.source, args=arguments),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
         volumes=[

@@ -8,7 +8,7 @@ from functools import partial
 from inference_operator.api.reasons import Reason
 from inference_operator.jobs.download_result import Downloaded, parsed_download, record_data, recorded_download
 from inference_operator.jobs.placement import WritableClaim
-from inference_operator.jobs.program import job_command
+from inference_operator.jobs.program import program_process
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
@@ -16,7 +16,6 @@ from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import Manifest
 from inference_operator.objects.cache_volume import ROOT, whole_mount
 from inference_operator.objects.child import content_hash
-from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.names import DOWNLOAD
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
 from inference_operator.roles.context import SharedContext
@@ -78,17 +77,14 @@ def download_task(inputs: Download) -> JobTask[Downloaded]:
     draft += [f"--draft-revision={inputs.draft_revision}"] if inputs.draft_revision else []
     empties = ["--empty-kernels"] if inputs.empties_kernels else []
     paths = [f"--cache={ROOT}", *(f"--kernels={key}" for key in inputs.kernels), f"--to={TERMINATION_MESSAGE}"]
+    arguments = (*revision, *draft, *pickle, *empties, *paths)
     return JobTask(
         shared=inputs.shared,
         component=DOWNLOAD,
         subject="the download of the model",
         purpose=f"downloads the model to the claim {inputs.claim.name}",
         image=settings.operator_image,
-        process=process_fields(
-            command=[*job_command(settings), "download", model.source],
-            args=[*revision, *draft, *pickle, *empties, *paths],
-            env=[*environment(access.env), *secret_variables(access.keys)],
-        ),
+        process=program_process(settings, access, "download", model.source, args=arguments),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
         volumes=[*inputs.claim.volumes, *writable_volumes(access.writable)],

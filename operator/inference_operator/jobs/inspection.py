@@ -4,7 +4,7 @@ from functools import partial
 
 from inference_operator.api.model import ModelSpec
 from inference_operator.jobs.inspection_result import inspection_refusal, parsed_result, result_text
-from inference_operator.jobs.program import job_command
+from inference_operator.jobs.program import program_process
 from inference_operator.jobs.record import Record, result_in
 from inference_operator.jobs.result import TERMINATION_MESSAGE
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
@@ -13,7 +13,6 @@ from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.entry import Entry
 from inference_operator.models.source import DOWNLOADED
 from inference_operator.objects.child import content_hash
-from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.names import INSPECTION
 from inference_operator.objects.volumes import (
     MODEL_PATH,
@@ -53,17 +52,14 @@ def inspection_task(shared: SharedContext) -> JobTask[Entry]:
     where = [f"--folder={MODEL_PATH}"] if not isinstance(source, DOWNLOADED) else []
     revision = [f"--revision={access.revision}"] if access.revision else []
     pickle = ["--allow-pickle"] if model.allow_pickle else []
+    arguments = [*where, *revision, *pickle, "--output=json", f"--to={TERMINATION_MESSAGE}"]
     return JobTask(
         shared=shared,
         component=INSPECTION,
         subject="the model's files",
         purpose="reads the model's files to determine its size",
         image=settings.operator_image,
-        process=process_fields(
-            command=[*job_command(settings), "inspect", model.source],
-            args=[*where, *revision, *pickle, "--output=json", f"--to={TERMINATION_MESSAGE}"],
-            env=[*environment(access.env), *secret_variables(access.keys)],
-        ),
+        process=program_process(settings, access, "inspect", model.source, args=arguments),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
         volumes=[
@@ -82,8 +78,5 @@ def model_record(model: ModelSpec, revision: str | None, *, owner: Owner) -> Rec
     """The ConfigMap for the result."""
     pickle = ["pickle"] if model.allow_pickle else []
     source_hash = content_hash([model.source, revision, INSPECTION_VERSION, *pickle])
-    return Record(owner, INSPECTION, source_hash, _record_data, partial(result_in, MODEL_FILE, parsed_result))
-
-
-def _record_data(entry: Entry) -> dict[str, str]:
-    return {MODEL_FILE: result_text(entry)}
+    read = partial(result_in, MODEL_FILE, parsed_result)
+    return Record(owner, INSPECTION, source_hash, lambda entry: {MODEL_FILE: result_text(entry)}, read)

@@ -11,13 +11,14 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 
+from inference_operator.engines.model_access import HubAccess
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import child
-from inference_operator.objects.container import process_fields
+from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.names import PROGRAM, record_name
 from inference_operator.objects.pod import RESTRICTED_CONTAINER
 from inference_operator.settings import Settings
@@ -30,8 +31,11 @@ _NAME_DIGITS = 16
 _SCRIPT = files(__package__).joinpath("install_program.sh").read_text(encoding="utf-8")
 
 
-def job_command(settings: Settings) -> list[str]:
-    return ["python3", f"/{_INSTALLED}/lib"] if settings.job_program else ["infd"]
+def program_process(settings: Settings, access: HubAccess, *command: str, args: Sequence[str]) -> Manifest:
+    """The fields of `process_fields` for a command of the program, with the variables of an engine's access."""
+    program = ["python3", f"/{_INSTALLED}/lib"] if settings.job_program else ["infd"]
+    env = [*environment(access.env), *secret_variables(access.keys)]
+    return process_fields(command=[*program, *command], args=args, env=env)
 
 
 def with_program(pod: Manifest, owner: Owner, settings: Settings) -> Manifest:

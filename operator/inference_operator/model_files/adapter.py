@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from inference_operator.jobs.adapter_result import StoredAdapter
+from inference_operator.jobs.download_result import StoredAdapter
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.claim import ModelFolder, Say

@@ -15,14 +15,6 @@ from inference_operator.units import GIB
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
-    path: Path
-    size_bytes: int
-    used: float
-    """Time of its last preparation by a Job, in seconds since the epoch."""
-
-
-@dataclass(frozen=True, slots=True)
 class Kernels:
     """The folder of an engine's kernels."""
 
@@ -41,37 +33,54 @@ def prepare_kernels(root: Path, kernels: Kernels, *, limit_bytes: int = COMPILED
     own = root / COMPILED_FOLDER / kernels.key
     own.mkdir(parents=True, exist_ok=True)
     if kernels.empty_first:
-        _empty(_folder(own))
+        empty(own)
         yield f"Emptied {COMPILED_FOLDER}/{kernels.key}: an engine found its kernels broken."
     os.utime(own)
-    folders = [_folder(path) for path in own.parent.iterdir() if path.is_dir() and not path.is_symlink()]
-    total = sum(folder.size_bytes for folder in folders)
-    for folder in sorted(folders, key=lambda folder: folder.used):
+    sizes = {folder: bytes_of(folder) for folder in subfolders(own.parent)}
+    total = sum(sizes.values())
+    for folder in sorted(sizes, key=lambda folder: folder.stat().st_mtime):
         if total <= limit_bytes:
             return
-        if folder.path != own and folder.size_bytes:
-            _empty(folder)
-            total -= folder.size_bytes
-            size = f"{folder.size_bytes / GIB:.1f} GiB"
-            yield f"Emptied {COMPILED_FOLDER}/{folder.path.name}, {size}: least recently used."
+        if folder != own and sizes[folder]:
+            empty(folder)
+            total -= sizes[folder]
+            size = f"{sizes[folder] / GIB:.1f} GiB"
+            yield f"Emptied {COMPILED_FOLDER}/{folder.name}, {size}: least recently used."
 
 
-def _folder(path: Path) -> _Folder:
-    size = 0
-    for parent, _, names in os.walk(path):
-        for name in names:
-            try:
-                size += (Path(parent) / name).lstat().st_size
-            except FileNotFoundError:  # an engine has just replaced it
-                continue
-    return _Folder(path, size, path.stat().st_mtime)
+def subfolders(parent: Path) -> list[Path]:
+    """The folders in a folder, without links; none if it is a link itself, or is not there."""
+    return [path for path in entries(parent) if path.is_dir() and not path.is_symlink()]
 
 
-def _empty(folder: _Folder) -> None:
-    """Empty the folder. The time of its last use stays."""
-    for child in folder.path.iterdir():
-        if child.is_dir() and not child.is_symlink():
-            shutil.rmtree(child, ignore_errors=True)
-        else:
-            child.unlink(missing_ok=True)
-    os.utime(folder.path, (folder.used, folder.used))
+def entries(parent: Path) -> list[Path]:
+    return sorted(parent.iterdir()) if parent.is_dir() and not parent.is_symlink() else []
+
+
+def bytes_of(path: Path) -> int:
+    """Bytes of a file or of everything in a folder; a link counts as nothing."""
+    try:
+        if path.is_symlink():
+            return 0
+        if not path.is_dir():
+            return path.lstat().st_size
+        files = (Path(parent) / name for parent, _, names in os.walk(path) for name in names)
+        return sum(map(bytes_of, files))
+    except FileNotFoundError:  # an engine has just replaced it
+        return 0
+
+
+def delete(path: Path, *, ignore_errors: bool = False) -> None:
+    """Delete a file, or a folder. `rmtree` deletes links themselves, not their targets."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=ignore_errors)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def empty(folder: Path) -> None:
+    """Empty a folder of kernels. The folder stays, since an engine may have just mounted it, with its last use."""
+    used = folder.stat().st_mtime
+    for path in entries(folder):
+        delete(path, ignore_errors=True)
+    os.utime(folder, (used, used))

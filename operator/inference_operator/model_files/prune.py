@@ -6,12 +6,12 @@ Only folders that downloads make are looked at, no link is followed, and a model
 import fcntl
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from inference_operator.model_files.claim import PARTIAL, RECORDS, ModelFolder
+from inference_operator.model_files.kernels import bytes_of, delete, empty, entries, subfolders
 from inference_operator.model_files.pruning import (
     RECENT_SECONDS,
     UNUSED,
@@ -40,33 +40,33 @@ def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
         repository_items, bytes_freed = _prune_repository(repository, used, now=now, dry_run=dry_run)
         items += repository_items
         freed += bytes_freed
-    for folder in _folders(root / COMPILED_FOLDER):
-        size = _size(folder)
+    for folder in subfolders(root / COMPILED_FOLDER):
+        size = bytes_of(folder)
         why = kernels_kept(folder.name, recent=now - folder.stat().st_mtime < RECENT_SECONDS, uses=uses)
         what = f"{COMPILED_FOLDER}/{folder.name}"
         items.append(Item(what, size, "kernels", "keep" if why else "delete", why or UNUSED))
         if not why:
             freed += size
             if not dry_run:
-                _empty(folder)
+                empty(folder)
     return PruneReport(tuple(items), freed, dry_run)
 
 
 def _repositories(root: Path, uses: Uses) -> Iterator[tuple[ModelFolder, Sequence[Use]]]:
     """The folders of models and of adapters, each with the uses of its kind."""
-    models = (path for path in _folders(root / HUB_FOLDER) if model_of_folder(path.name))
+    models = (path for path in subfolders(root / HUB_FOLDER) if model_of_folder(path.name))
     yield from ((ModelFolder(root, path.name), uses.models) for path in models)
     adapters = root / ADAPTERS_FOLDER
     if uses.adapters is None or adapters.is_symlink() or (adapters / RECORDS).is_symlink():
         return
-    for path in _folders(adapters / HUB_FOLDER):
+    for path in subfolders(adapters / HUB_FOLDER):
         if _ADAPTER.match(path.name):
             yield ModelFolder(adapters, path.name), uses.adapters
 
 
 def _prune_repository(folder: ModelFolder, uses: Sequence[Use], *, now: float, dry_run: bool) -> tuple[list[Item], int]:
     with _locked(folder.lock) as is_free:
-        snapshots = {path.name: _is_complete(folder, path.name) for path in _folders(folder.snapshots)}
+        snapshots = {path.name: _is_complete(folder, path.name) for path in subfolders(folder.snapshots)}
         recent = folder.lock.stat().st_mtime
         repository = CachedRepository(folder.name, snapshots, recent=now - recent < RECENT_SECONDS)
         decided = deletion_of(repository, uses) if is_free else Deletion(why="a Job downloads it now")
@@ -74,25 +74,25 @@ def _prune_repository(folder: ModelFolder, uses: Sequence[Use], *, now: float, d
         doomed = list(_doomed(folder, decided, set(snapshots) - decided.commits))
         if not snapshots or not all(snapshots.values()):
             items.append(_parts(folder, decided))
-        freed = sum(_size(path) for path in doomed)
+        freed = sum(bytes_of(path) for path in doomed)
         if not dry_run:
             for path in doomed:
-                _delete(path)
+                delete(path)
         return items, freed
 
 
 def _item(folder: ModelFolder, commit: str, decided: Deletion, *, complete: bool) -> Item:
     deleted = commit in decided.commits
     blobs = folder.blobs
-    size = sum(_size(blobs / name) for name in _linked(folder.snapshot(commit)))
-    size += _size(folder.snapshot(commit))
+    size = sum(bytes_of(blobs / name) for name in _linked(folder.snapshot(commit)))
+    size += bytes_of(folder.snapshot(commit))
     state = "complete" if complete else "half-loaded"
     action, why = ("delete", UNUSED) if deleted else ("keep", decided.why)
     return Item(f"{_label(folder)}@{commit}", size, state, action, why)
 
 
 def _parts(folder: ModelFolder, decided: Deletion) -> Item:
-    size = sum(_size(path) for path in _entries(folder.blobs) if path.name.endswith(PARTIAL))
+    size = sum(bytes_of(path) for path in entries(folder.blobs) if path.name.endswith(PARTIAL))
     action, why = ("delete", UNUSED) if decided.everything else ("keep", decided.why)
     return Item(f"{_label(folder)} (parts of files)", size, "half-loaded", action, why)
 
@@ -117,12 +117,12 @@ def _doomed(folder: ModelFolder, decided: Deletion, kept: set[str]) -> Iterator[
     yield from _refs(folder.path / "refs", decided.commits)
     yield from (folder.snapshot(commit) for commit in sorted(decided.commits))
     needed = {name for commit in kept for name in _linked(folder.snapshot(commit))}
-    yield from (path for path in _entries(folder.blobs) if path.name not in needed)
+    yield from (path for path in entries(folder.blobs) if path.name not in needed)
 
 
 def _refs(folder: Path, commits: frozenset[str]) -> Iterator[Path]:
     """Branches that name a commit which is to be deleted."""
-    for path in _entries(folder):
+    for path in entries(folder):
         if path.is_file() and not path.is_symlink() and path.read_text(errors="replace").strip() in commits:
             yield path
 
@@ -135,44 +135,6 @@ def _linked(snapshot: Path) -> set[str]:
 
 def _is_complete(folder: ModelFolder, commit: str) -> bool:
     return COMMIT.fullmatch(commit) is not None and folder.record(commit).is_file()
-
-
-def _folders(parent: Path) -> list[Path]:
-    """The folders in a folder, without links; none if it is a link itself, or is not there."""
-    return [path for path in _entries(parent) if path.is_dir() and not path.is_symlink()]
-
-
-def _entries(parent: Path) -> list[Path]:
-    return sorted(parent.iterdir()) if parent.is_dir() and not parent.is_symlink() else []
-
-
-def _size(path: Path) -> int:
-    """Bytes of a file or of everything in a folder; a link counts as nothing."""
-    try:
-        if path.is_symlink():
-            return 0
-        if not path.is_dir():
-            return path.lstat().st_size
-        files = (Path(parent) / name for parent, _, names in os.walk(path) for name in names)
-        return sum(_size(file) for file in files)
-    except FileNotFoundError:  # an engine has just replaced it
-        return 0
-
-
-def _delete(path: Path) -> None:
-    """Delete a file, or a folder. `rmtree` deletes links themselves, not their targets."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _empty(folder: Path) -> None:
-    """Empty a folder of kernels. The folder stays, since an engine may have just mounted it."""
-    used = folder.stat().st_mtime
-    for path in _entries(folder):
-        _delete(path)
-    os.utime(folder, (used, used))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AdapterPhase
 from inference_operator.jobs.adapter import access_of, adapter_state, field_of
-from inference_operator.jobs.adapter_result import StoredAdapter
+from inference_operator.jobs.download_result import StoredAdapter
 from inference_operator.jobs.state import JobState
 from inference_operator.manifest import Ref
 from inference_operator.models.adapter import base_problem

@@ -5,8 +5,7 @@ import sys
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.parser import UsageError
-from inference_operator.jobs.adapter_result import StoredAdapter, adapter_text
-from inference_operator.jobs.download_result import Downloaded, downloaded_text
+from inference_operator.jobs.download_result import Downloaded, StoredAdapter, adapter_text, downloaded_text
 from inference_operator.jobs.inspection_result import result_text
 from inference_operator.jobs.result import Failure
 from inference_operator.model_files.adapter import FolderOrigin, store_adapter
