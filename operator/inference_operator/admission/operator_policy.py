@@ -41,7 +41,6 @@ class OperatorAccount:
     account: str = ""
     """Name of its ServiceAccount; empty: the same."""
     pod_accounts: tuple[str, ...] = ()
-    """ServiceAccounts that its settings name for pods."""
     prometheus: PrometheusSettings = field(default_factory=PrometheusSettings)
     """The Prometheus that its settings name for KEDA."""
     kinds: tuple[Kind, ...] = RESOURCE_KINDS

@@ -40,9 +40,7 @@ class _Step:
     most: int = 0
     """Most items, if the field is a list; 0 if it is none."""
     named: bool = False
-    """Whether the items of the list have a name."""
     sourced: bool = False
-    """Whether the items of the list have a source of files."""
 
 
 @dataclass(frozen=True, slots=True)

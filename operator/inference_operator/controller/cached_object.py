@@ -31,7 +31,6 @@ MOST_DICTIONARIES = 64
 class CachedObject:
     version: int
     key: Key
-    """The resource that it concerns."""
     state: str
     """The kstatus state; of a resource only."""
     settled: bool

@@ -107,9 +107,7 @@ class DiagnosisInputs:
     """The roles by name; pods of other components, such as routers, have none."""
     lookups: LookupResults
     read_logs: bool
-    """Whether the settings allow the operator to read logs."""
     nodes_visible: bool
-    """Whether the operator may look at nodes."""
     now: datetime
     one_node_claim: str = ""
     """Name of the engines' claim, if pods on one node only can mount it; empty if not."""

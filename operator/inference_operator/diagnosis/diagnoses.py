@@ -19,9 +19,7 @@ from inference_operator.views.pod import PodView, has_answered
 class VolumeDiagnosis:
     diagnosis: PodDiagnosis | None = None
     lookup: EventsLookup | None = None
-    """The Events that tell more."""
     due: datetime | None = None
-    """Time from which that lookup is necessary."""
 
 
 def volume_diagnosis(pods: Iterable[PodView], inputs: DiagnosisInputs) -> VolumeDiagnosis:
@@ -62,7 +60,6 @@ class Diagnoses:
     problems: Mapping[str, PodDiagnosis]
     """The problem of each component that has one, by its name; roles before routers."""
     startups: Sequence[StartupProgress]
-    """The start of each role."""
     volumes: VolumeDiagnosis
     """Of the roles, which may share a claim."""
     router: str

@@ -46,7 +46,6 @@ class AutoscalerAnswer:
     text: str
     """A sentence, with what to do about a known cause."""
     node_comes: bool
-    """Whether a node is on its way."""
 
 
 def autoscaler_due(pod: PodView) -> datetime | None:

@@ -14,9 +14,7 @@ _STOPPED_BY_KUBELET = (0, 137, 143)
 
 class RestartCause(StrEnum):
     ENDED = "ended"
-    """The engine ended by itself."""
     OUT_OF_MEMORY = "out_of_memory"
-    """A container used more memory than its limit."""
     PROBE = "probe"
     """The kubelet stopped it: a probe failed, because the engine answered no more or did not start in time."""
     SLOW_START = "slow_start"
@@ -28,7 +26,6 @@ class RestartCause(StrEnum):
     STOPPED = "stopped"
     """A member's pod was deleted, for example evicted."""
     UNKNOWN = "unknown"
-    """Nothing tells."""
 
 
 _HOW = {

@@ -61,11 +61,9 @@ class Engine(ABC):
     # The specification
 
     devices: frozenset[Device] = frozenset(Device)
-    """The devices on which the engine runs."""
     unsupported_fields: frozenset[str] = frozenset()
     """The fields of `spec.engine` that the engine cannot honour, by their names in a manifest."""
     divides_models: bool = False
-    """Whether the engine divides a model over several GPUs."""
     runs_over_nodes: bool = False
     """Whether one engine can have several nodes, with a pod on each."""
 
@@ -133,7 +131,6 @@ class Engine(ABC):
     # The model
 
     formats: frozenset[WeightFormat] = frozenset({WeightFormat.SAFETENSORS})
-    """The formats of weights that the engine reads."""
     needs_inspection: bool = True
     """Whether the engine starts otherwise if the model's files are known, on CPUs too."""
     requires_facts: bool = False
@@ -264,7 +261,6 @@ class Engine(ABC):
     # Figures. Where it has none, those of the routers stand for them
 
     metrics_page: MetricsPage | None = MetricsPage()
-    """Where the engine serves its metrics; None if it serves none."""
     series: EngineSeries = EngineSeries()
     """The names of the engine's series, for recording rules and the queries of other autoscalers."""
     load_series: Sequence[str] = ()

@@ -49,7 +49,6 @@ class Classified:
     reason: str = ""
     """Its effect, if it needs the right; the cure, if it is managed."""
     memory: Memory = Memory.NONE
-    """Its effect on the memory of an engine."""
     keys: tuple[str, ...] = ()
     """Keys of an option's value that are safe alone, as they follow a dot."""
 

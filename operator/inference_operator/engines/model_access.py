@@ -12,7 +12,6 @@ class SecretVariable:
 
     name: str
     secret: str
-    """Name of the Secret."""
     optional: bool = False
     """Whether the container starts without it if the Secret has no such key."""
 

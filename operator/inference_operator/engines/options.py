@@ -14,7 +14,6 @@ class OptionClasses:
     managed: frozenset[str]
     """Exact spellings of options that the operator refuses to everybody, since it sets them itself."""
     safe_variables: frozenset[str]
-    """Names of environment variables that everybody may set."""
     managed_variables: frozenset[str]
     """Names of environment variables that the operator refuses to everybody."""
     secret_variables: frozenset[str] = frozenset()

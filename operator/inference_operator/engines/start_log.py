@@ -19,17 +19,12 @@ class Phase(Enum):
     SETTING_UP = auto()
     """The processes run and have read their configuration."""
     CONNECTING = auto()
-    """Its processes connect their GPUs with each other."""
     DOWNLOADING = auto()
-    """The engine downloads the model from a hub."""
     LOADING = auto()
-    """It loads the weights into device memory."""
     COMPILING = auto()
-    """It compiles the model for the device."""
     WARMING_UP = auto()
     """The KV cache is allocated, and the engine makes warm-up runs."""
     CAPTURING = auto()
-    """It captures CUDA graphs."""
 
 
 def latest_phase(log: str, messages: Mapping[Phase, re.Pattern[str]]) -> Phase | None:

@@ -41,11 +41,8 @@ class EngineSeries:
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
     running: int
-    """Requests that it computes."""
     waiting: int
-    """Requests in its own queue."""
     cache_usage: float
-    """Used part of the KV cache, from 0 to 1."""
     preemptions: int
     """Requests since its start whose KV cache was dropped for others, so that they were computed again."""
     answered: int

@@ -66,7 +66,6 @@ class LoggedError:
     name: str
     """The class without its modules, such as `ValueError`."""
     lines: list[str]
-    """The lines of its message."""
     file: str = ""
     """The file of the last frame; empty without frames."""
     statement: str = ""

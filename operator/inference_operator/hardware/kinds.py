@@ -38,7 +38,6 @@ class GpuKind:
     linked: bool = False
     """GPUs of a node reach each other over NVLink; engines then reserve more memory for collective operations."""
     estimated: bool = False
-    """Whether the memory is estimated, not measured."""
 
 
 GPU_KINDS: tuple[GpuKind, ...] = (

@@ -17,7 +17,6 @@ class GpuNeeds:
     driver: int = 0
     """Least major version of NVIDIA's driver."""
     cuda: str = ""
-    """The image's version of CUDA."""
     older_gpus: str = ""
     """The cure for GPUs below that capability, in a sentence."""
     older_drivers: str = ""

@@ -115,7 +115,6 @@ class AttemptsProgress(Generic[Result]):
     failure: Failure | None = None
     """Failure of the last finished attempt."""
     waiting: PodWait | None = None
-    """Why the current attempt's pod does not run; None if it runs."""
     again: datetime | None = None
 
 

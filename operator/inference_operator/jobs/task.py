@@ -42,7 +42,6 @@ class JobTask(Generic[Result]):
     """The fields of `process_fields`."""
     resources: Manifest
     deadline_seconds: int
-    """Time limit of one attempt."""
     volumes: Sequence[Manifest] = ()
     mounts: Sequence[Manifest] = ()
     where_engines_run: bool = False
@@ -54,7 +53,6 @@ class JobTask(Generic[Result]):
     parse: Callable[[str], Result | Failure | None]
     """Reads the termination message of an attempt; None if it is invalid."""
     refuse: Callable[[Failure], Refusal]
-    """The refusal of a specification whose Job failed."""
 
     @cached_property
     def content(self) -> Manifest:

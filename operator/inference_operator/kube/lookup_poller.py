@@ -73,7 +73,6 @@ class LookupClient(Reader, Protocol):
 @dataclass(slots=True)
 class _Entry:
     look: Lookup
-    """The lookup as it was requested last."""
     keys: set[Key] = field(default_factory=set)
     result: LookupResult | None = None
     failures: int = 0

@@ -64,7 +64,6 @@ class InspectionError(Exception):
 @dataclass(frozen=True, slots=True)
 class Files:
     name: str
-    """Name of the model for its user."""
     source: str
     """Location and revision of the files."""
     sizes: Mapping[str, int]
@@ -75,7 +74,6 @@ class Files:
     """Returns the first bytes of a file, at most so many."""
     commit: str = ""
     allow_pickle: bool = False
-    """Whether the weights may be pickle files."""
     download_bytes: int = 0
     """Of the files that a download to a claim takes; 0 if that is not known."""
 

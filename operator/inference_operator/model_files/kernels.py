@@ -19,7 +19,6 @@ class Kernels:
     """The folder of an engine's kernels."""
 
     key: str
-    """Its name."""
     empty_first: bool = False
     """Whether to empty it, because an engine found its kernels broken."""
 

@@ -22,7 +22,6 @@ class CachedRepository:
     snapshots: Mapping[str, bool]
     """Commits on the claim, and whether each is recorded as complete."""
     recent: bool = False
-    """Whether a Job used it less than `RECENT_SECONDS` ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,6 @@ class Deletion:
     everything: bool = False
     """Whether to delete the folder as a whole, with parts of files that no commit names."""
     commits: frozenset[str] = frozenset()
-    """Commits to delete."""
     why: str = UNUSED
     """The reason to keep the rest."""
 

@@ -54,7 +54,6 @@ class Uses:
 
     models: tuple[Use, ...] = ()
     kernels: frozenset[str] = frozenset()
-    """Names of folders of compiled kernels."""
     adapters: tuple[Use, ...] | None = None
     """Uses of LoRA adapters by the names of their sources; None: nothing is known, and all adapters stay."""
 

@@ -22,7 +22,6 @@ class Entry:
     commit: str = ""
     """The commit of the model's own repository; empty if it has none or the commit is unknown."""
     side: SideFiles = NO_SIDE_FILES
-    """Facts of the model's small files."""
     download_bytes: int = 0
     """Of the files that a download to a claim takes: more than the weights where there are two sets of them, of which
     an engine loads one. 0 if that is not known."""

@@ -151,7 +151,6 @@ class ModelFacts:
     intermediate_size: int
     experts: Experts | None
     has_vision: bool
-    """Whether the model has a vision encoder."""
     tower_whole: bool
     """Whether every tensor rank has the whole vision encoder."""
     context: int
@@ -176,7 +175,6 @@ class ModelFacts:
     is_encoder: bool = False
     """Whether each token attends to all tokens of its prompt: there is no KV cache, and prompts are not divided."""
     model_type: str = ""
-    """The config's `model_type`."""
     rope: tuple[tuple[str, float | str], ...] = ()
     """The parameters of rotary positions, the same for all layers; empty if the config does not tell them."""
     predicting_layers: int | None = None

@@ -83,7 +83,6 @@ class CacheVolume:
     key: str
     """Folder of the compiled kernels: one for each model, image and set of GPUs. Empty: they are not kept."""
     adapters: bool = False
-    """Whether engines mount the folder of adapters."""
 
 
 def claim_name(cache: CacheSpec | None, resource: str) -> str:

@@ -29,7 +29,6 @@ class Adapter:
     path: str = ""
     """Path of its files in engines; empty while they are copied, or if they cannot be used."""
     refusal: Refusal | None = None
-    """Why its files cannot be used; None if nothing is wrong."""
     progress: str = ""
     """How far the copy is, in a sentence; empty once it is done."""
     wait: PodWait | None = None

@@ -32,10 +32,8 @@ class Planned(Outcome):
     shared: SharedContext
     roles: tuple[Role, ...]
     routing: Routing
-    """How requests reach the engines."""
     router: RouterObjects
     router_move: Move = NO_MOVE
-    """How the only router moves away from a node that is leaving."""
     hold: Hold = Hold.NOTHING
     """What stays as it is until the model is there."""
 

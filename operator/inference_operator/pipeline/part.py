@@ -71,7 +71,6 @@ class Hold(IntEnum):
 class ModelWait:
     reason: Reason
     message: str
-    """Progress in one or two sentences."""
     since: datetime | None = None
     """Since when the pod of its Job does not run; None if it runs."""
 
@@ -81,7 +80,6 @@ class ResourceDecision:
     """What the controller carries out of a decision about a resource of any kind."""
 
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
-    """The objects that the resource should have."""
     lookups: tuple[Lookup, ...] = ()
     fleet_state: FleetState = FleetState.UNDECIDED
     """How far a change of the administrator's settings is here."""

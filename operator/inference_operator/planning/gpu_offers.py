@@ -35,13 +35,11 @@ class GpuOffers:
     """GPUs of nodes that exist or could exist, and that the pods may use."""
 
     live: tuple[GpuOffer, ...]
-    """GPUs of existing nodes."""
     possible: tuple[GpuOffer, ...]
     """GPUs to size for: the live ones, declared ones, and those that the spec names."""
     unknown_nodes: int
     """Nodes with GPUs of unknown kind, since no label names it."""
     visible: bool
-    """Whether this operator can list nodes."""
     excluded: tuple[str, ...] = ()
     """GPUs that the engine's image cannot use: the problem of each, and what to do; in sentences."""
 

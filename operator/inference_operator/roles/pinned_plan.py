@@ -26,7 +26,6 @@ class PinnedPlan:
     plan: StoredPlan
     engine: str
     rules: int = SIZING_RULES
-    """Version of the sizing rules that made it."""
     commit: str = ""
     """The commit of the hub repository that was inspected for it, which engines load; empty if none was."""
 

@@ -46,7 +46,6 @@ class RouterObjects:
 
     The template has a checksum of the configuration, so the hash tells both."""
     use: PinUse = PinUse.KEPT
-    """Why routers get the template that they have."""
     engine_key: str = ""
     """Name of the Secret with the key that these routers send to engines; empty: they send none."""
 

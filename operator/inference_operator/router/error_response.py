@@ -18,7 +18,6 @@ class ErrorResponse:
     """A word by which programs tell it from others."""
     message: str
     retry_after: int | None = None
-    """Seconds of its header `Retry-After`."""
     param: str | None = None
     """The field of the request that is wrong; None for none."""
 

@@ -34,7 +34,6 @@ class Upstream:
     """DNS name of the headless Service of the engines."""
     port: int
     health_path: str
-    """Path that answers 200 while an engine is healthy."""
     max_concurrency: int
     """Requests that one HAProxy process sends to one engine at a time; more requests wait in its queue."""
     model_names: tuple[str, ...]
@@ -61,7 +60,6 @@ class RouterInputs:
     spec: RouterSpec
     """The router section over the operator's defaults of router pods."""
     stated: RouterSpec
-    """The router section as the user wrote it."""
     drain_seconds: int
     """How long a stopping router may finish its requests."""
     progress_deadline_seconds: int

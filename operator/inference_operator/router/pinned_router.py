@@ -33,7 +33,6 @@ MAX_BYTES = 192 * 1024
 @dataclass(frozen=True, slots=True)
 class RouterContent:
     slots: int
-    """Server slots of the configuration."""
     template: Manifest
     files: Mapping[str, str]
     """Files of the configuration folder by name."""

@@ -57,7 +57,6 @@ class Failed:
     ref: Ref
     cause: str
     retry_after: float = 0.0
-    """Seconds that the API server asks to wait before a retry."""
 
 
 WriteResult: TypeAlias = Applied | Present | Deleted | Conflict | Waiting | Rejected | Failed

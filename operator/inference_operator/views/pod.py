@@ -58,7 +58,6 @@ class Terminated:
     message: str
     """Its termination message, which the kubelet fills with the end of the log; empty without one."""
     log: LogLookup
-    """Lookup of its log."""
     ran: timedelta | None = None
     """Run time; None if unknown."""
 
@@ -100,11 +99,9 @@ class PodView:
     ports: Mapping[str, int] = field(default_factory=dict)
     """Container ports by name; of two with the same name the first."""
     startup_times: StartupTimes | None = None
-    """Times of the steps of its start; None until it is ready."""
     traffic: bool = True
     """Whether its traffic label is `true`, so that an engine gets new requests."""
     ready_since: datetime | None = None
-    """Since when it is ready; None while it is not."""
     deletion_cost: int = 0
     """The value of its annotation by which a ReplicaSet chooses the pod to delete."""
     adapters: str = ""
@@ -118,9 +115,7 @@ class PodView:
     ends_by: datetime | None = None
     """End of its grace period; None while it is not being deleted."""
     running: bool = False
-    """Whether its main container runs now."""
     restart: ContainerRestart | None = None
-    """The last restart of its main container; None without one."""
     engine_key: str = ""
     """Name of the Secret with the key that an engine asks for, or that a router sends to engines; empty: no key."""
     has_served: bool = False

@@ -77,7 +77,6 @@ def container_log(
 class StartupTimes:
     created: datetime
     placed: datetime
-    """When it was scheduled."""
     running: datetime
     """When its main container started."""
     ready: datetime
@@ -109,7 +108,6 @@ class ContainerRestart:
     count: int
     """Its number: restarts of this pod's container so far."""
     exit_code: int | None
-    """Exit code of the run before; None if it is not known."""
     out_of_memory: bool = False
     """Whether the kernel killed that run, because it used more memory than its limit."""
     message: str = ""

@@ -161,12 +161,10 @@ class EngineActivity:
     sessions: int
     """Requests that routers have sent to it and that are not finished, as far as samples show."""
     at: float
-    """When the sample was taken."""
     no_progress_since: float | None = None
     """Time of the first sample after the last progress; None for an engine without requests."""
     probe: ProbeState = ProbeState.NOT_SENT
     probe_sent_at: float = 0.0
-    """When the probe request was sent."""
 
     @property
     def outstanding(self) -> int:
@@ -244,7 +242,6 @@ class Samples:
     engines: Mapping[str, EngineActivity] = field(default_factory=dict)
     routers: Mapping[str, RouterSample] = field(default_factory=dict)
     adapters: Mapping[str, AdapterReport] = field(default_factory=dict)
-    """Reports of engines about their adapters."""
     unread: frozenset[str] = frozenset()
     """Pods whose metrics could not be read several times in a row."""
 

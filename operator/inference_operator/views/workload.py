@@ -54,11 +54,9 @@ class WorkloadView:
     rejection: str = ""
     """Why pods cannot be created, in the API server's words."""
     rejected_since: datetime | None = None
-    """Since when they cannot."""
     deadline_exceeded: bool = False
     """Whether its controller reports no progress within the progress deadline. That of groups measures none."""
     deadline: timedelta = DEFAULT_PROGRESS_DEADLINE
-    """The progress deadline."""
     template: str | None = None
     """The hash of its pod template; None where it has none."""
     pod_spec: Manifest | None = None

@@ -17,7 +17,6 @@ from inference_operator.workload.pinned_template import PinnedTemplate
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadChange:
     template: PinnedTemplate
-    """The pod template in use."""
     rollout: Rollout | None
     """How pods are replaced; None until the lookup that decides it has a result. The live workload stays until then."""
     surge_cure: str = ""
@@ -29,13 +28,10 @@ class WorkloadChange:
     moved: MovedPods
     """Pods that were moved away from broken GPUs."""
     wanted: int
-    """Engines that are wanted."""
     replicas: int
     """The same, but no more than fit on the nodes where nodes limit them."""
     yielding: Yielding
-    """Groups that gave their nodes back."""
     move: Move
-    """How engines move away from nodes that are leaving."""
     turn: Turn | None = None
     """That of the resource in a change of the administrator; None if it has none."""
     lookups: tuple[Lookup, ...] = ()

@@ -21,7 +21,7 @@ PULL_SECONDS = 300
 """Part of the progress deadline for scheduling and for pulling the engine's image: 10 GB at 60 MB/s take 170 s."""
 
 _WRITTEN = ("revisionHistoryLimit", "progressDeadlineSeconds", "strategy", "selector")
-_ANNOTATIONS = (PLAN_ANNOTATION.key, ROLLOUT_ANNOTATION.key, ENGINE_PIN.key, MOVED_ANNOTATION.key)
+KEPT_ANNOTATIONS = (PLAN_ANNOTATION.key, ROLLOUT_ANNOTATION.key, ENGINE_PIN.key, MOVED_ANNOTATION.key)
 """The annotations by which a Deployment's template and its plan are known."""
 
 _ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
@@ -50,16 +50,20 @@ def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifes
         owner=inputs.owner,
         component=inputs.role,
         content=content,
-        annotations={
-            **PLAN_ANNOTATION.entry(inputs.plan),
-            **ROLLOUT_ANNOTATION.entry(change.rollout),
-            **ENGINE_PIN.entry(template),
-            **change.moved.entry,
-            **move.annotations(replicas),
-            **TURN_ANNOTATION.entry(change.turn),
-        },
+        annotations={**recorded(inputs, change), **move.annotations(replicas)},
         added_labels=queue_labels(inputs.spec.scheduling),
     )
+
+
+def recorded(inputs: WorkloadInputs, change: WorkloadChange) -> Mapping[str, str]:
+    """The annotations by which a later decision knows this one, whichever kind of workload has them."""
+    return {
+        **PLAN_ANNOTATION.entry(inputs.plan),
+        **ROLLOUT_ANNOTATION.entry(change.rollout),
+        **ENGINE_PIN.entry(change.template),
+        **change.moved.entry,
+        **TURN_ANNOTATION.entry(change.turn),
+    }
 
 
 def scaled_deployment(live: Manifest, replicas: int, owner: Owner) -> Manifest:
@@ -75,7 +79,7 @@ def scaled_deployment(live: Manifest, replicas: int, owner: Owner) -> Manifest:
         owner=owner,
         component=labels[COMPONENT_LABEL],
         content={"spec": {**written, "replicas": replicas, "template": template.content.template}},
-        annotations={name: notes[name] for name in _ANNOTATIONS if name in notes},
+        annotations={name: notes[name] for name in KEPT_ANNOTATIONS if name in notes},
         added_labels={name: labels[name] for name in (QUEUE_LABEL,) if name in labels},
     )
 

@@ -29,7 +29,6 @@ class LiveGroup:
     is_placed: bool = False
     """Whether each of its pods has a node."""
     requests: int = 0
-    """Its unfinished requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,6 @@ class Groups:
     off: int | None = None
     """The one that stays without pods; None while replicas are wanted, or if there is none."""
     old_engines: int = 0
-    """Engines of the old Deployment that stay."""
 
 
 def groups(

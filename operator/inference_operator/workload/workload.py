@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.spec import RolloutStrategy
-from inference_operator.fleet.rollout_slots import TURN_ANNOTATION
 from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
@@ -19,18 +18,21 @@ from inference_operator.objects.names import (
 )
 from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
 from inference_operator.roles.context import LiveRole
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import GROUP_LABEL, PodView
 from inference_operator.views.raw import annotations
 from inference_operator.views.samples import Samples
 from inference_operator.views.workload import ENGINES_ANNOTATION, PROGRESS_DEADLINE_ANNOTATION, workload_view
 from inference_operator.workload.change import WorkloadChange
-from inference_operator.workload.deployment import engine_deployment, progress_deadline_seconds, scaled_deployment
+from inference_operator.workload.deployment import (
+    KEPT_ANNOTATIONS,
+    engine_deployment,
+    progress_deadline_seconds,
+    recorded,
+    scaled_deployment,
+)
 from inference_operator.workload.eviction.drain import MOVE_ANNOTATION
 from inference_operator.workload.eviction.half_placed import GIVEN_BACK_ANNOTATION
-from inference_operator.workload.eviction.hardware_errors import MOVED_ANNOTATION
-from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION
 from inference_operator.workload.gang import GangScheduler, gang_of, gang_scheduler
 from inference_operator.workload.groups import Groups, LiveGroup, groups, kept_engines
 from inference_operator.workload.pinned_template import ENGINE_PIN
@@ -99,14 +101,7 @@ def scaled_workload(live: Sequence[Manifest], replicas: int, owner: Owner) -> Se
     return scaled
 
 
-_ANNOTATIONS = (
-    PLAN_ANNOTATION.key,
-    ROLLOUT_ANNOTATION.key,
-    ENGINE_PIN.key,
-    MOVED_ANNOTATION.key,
-    GIVEN_BACK_ANNOTATION.key,
-    PROGRESS_DEADLINE_ANNOTATION,
-)
+_ANNOTATIONS = (*KEPT_ANNOTATIONS, GIVEN_BACK_ANNOTATION.key, PROGRESS_DEADLINE_ANNOTATION)
 """The annotations by which a group's template and its plan are known, beside the number of engines."""
 
 
@@ -159,15 +154,11 @@ def group_set(inputs: WorkloadInputs, slot: int, change: WorkloadChange) -> Mani
     - It has no pods for a time if it gave its nodes back for another group.
     """
     name = group_name(inputs.name, inputs.role, slot)
-    template, moved, back = change.template, change.moved, change.yielding
+    template, back = change.template, change.yielding
     notes = {
-        **PLAN_ANNOTATION.entry(inputs.plan),
-        **ROLLOUT_ANNOTATION.entry(change.rollout),
-        **ENGINE_PIN.entry(template),
-        **moved.entry,
+        **recorded(inputs, change),
         **({GIVEN_BACK_ANNOTATION.key: back.texts[name]} if name in back.texts else {}),
         **MOVE_ANNOTATION.entry(change.move.record),
-        **TURN_ANNOTATION.entry(change.turn),
         PROGRESS_DEADLINE_ANNOTATION: str(progress_deadline_seconds(inputs.spec.stated, inputs.process)),
         ENGINES_ANNOTATION: str(change.replicas),
     }

@@ -18,15 +18,12 @@ class Disruption:
     """The engines of a role, or the routers, as their budget sees them."""
 
     wanted: int
-    """Engines that are wanted."""
     planned_pods: int = 1
     """Pods of an engine by its plan."""
     serving: Sequence[int] = ()
     """Pods of each engine that serves."""
     leaves: bool = False
-    """Whether an engine is on a node that is leaving."""
     refuses: bool = False
-    """Whether evictions are refused."""
     existing: int | None = None
     """Engines that exist, where nothing is decided; None where the wanted ones are made."""
     kept: int | None = None

@@ -74,9 +74,7 @@ class Move:
     """How engines move away from nodes that are leaving."""
 
     wanted: int = 0
-    """Engines that are wanted."""
     leavers: tuple[EngineView, ...] = ()
-    """The engines that have to move."""
     temporary: int = 0
     """Engines above the wanted number."""
     moves: bool = False

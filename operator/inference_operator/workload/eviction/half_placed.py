@@ -74,9 +74,7 @@ class HalfPlaced:
     lacks: frozenset[str]
     """The resources that its other pods lack."""
     nodes: tuple[str, ...]
-    """The nodes that it holds."""
     pod: Manifest
-    """The specification of its pods."""
 
     @property
     def order(self) -> tuple[bool, datetime, str, str]:
@@ -140,7 +138,6 @@ class Yielding:
     off: frozenset[str] = frozenset()
     """Names of those that have no pods now."""
     due: datetime | None = None
-    """When to look again."""
     lookups: tuple[EventsLookup, ...] = ()
     """What a node autoscaler says about groups that may have to give their room back."""
 

@@ -52,29 +52,21 @@ from inference_operator.workload.eviction.obstacles import (
 
 
 class RolloutReason(StrEnum):
+    """Why a strategy was chosen; `WHY` says it in words."""
+
     NOTHING_RUNS = "NothingRuns"
     ASKED = "Asked"
     FREE_SLOT = "FreeSlot"
-    """A node has free GPUs for one more engine."""
     NO_FREE_SLOT = "NoFreeSlot"
     UNKNOWN = "Unknown"
-    """Free GPUs could not be looked up."""
     NO_GPUS = "NoGpus"
-    """The engines run on CPUs."""
     NO_USE = "NoUse"
-    """No free GPUs are known, and ending an engine would not free enough."""
     UNSCHEDULABLE = "Unschedulable"
-    """The surge pod was unschedulable for too long."""
     NODE_MAY_COME = "NodeMayCome"
-    """No GPUs are free, but a node may be added, and ending the only ready engine would interrupt the service."""
     NO_NODE_CAME = "NoNodeCame"
-    """No node was added in time for the surge pod."""
     ONE_NODE = "OneNode"
-    """The surge pod is on another node than the engine whose volume it needs."""
     QUOTA_FULL = "QuotaFull"
-    """A quota allows no surge pod."""
     VOLUME_IN_USE = "VolumeInUse"
-    """The surge pod needs a volume that an old engine uses, and only one of them can."""
 
 
 WHY: Mapping[RolloutReason, str] = {
@@ -128,7 +120,6 @@ class Rollout:
     template: str
     """The hash of the pod template that it is for."""
     strategy: RolloutStrategy
-    """`Surge` or `Replace`."""
     why: RolloutReason
     needs_more: Annotated[bool, Field(exclude_if=operator.not_)] = False
     """Whether a new engine requests more of anything than an old one, which then may not make place for it."""
@@ -148,14 +139,11 @@ class EngineSet:
     template: str
     """Hash of the desired pod template."""
     pod: Manifest = field(default_factory=dict)
-    """Its pod specification."""
     gpu_resource: str = ""
     pods_per_engine: int = 1
     """Each has its own GPUs."""
     wanted: int = 1
-    """Engines that are wanted."""
     strategy: RolloutStrategy = RolloutStrategy.AUTO
-    """As requested."""
     leaving: Mapping[str, DrainingNode] | None = None
     """Nodes that are leaving; None where the operator cannot see nodes."""
     node_wait: timedelta | None = None
@@ -163,11 +151,9 @@ class EngineSet:
     one_node: bool | None = False
     """Whether only pods on one node can mount the volumes at a time; None until their claims are looked up."""
     longest_start: timedelta
-    """The longest time that a start may take."""
     eviction_wait: timedelta | None
     """How long an eviction waits, as requested; None for the default, and nothing for no wait."""
     longest_wait: timedelta = timedelta.max
-    """The longest default."""
     budgets: bool = True
     """Whether the administrator allows to refuse the eviction of the only engine."""
     can_record: bool = True
@@ -349,7 +335,6 @@ def _limit(obstacle: Obstacle, inputs: EngineSet) -> timedelta:
 @dataclass(frozen=True, slots=True)
 class EngineCapacity:
     free: int
-    """Engines that could start now."""
     possible: bool
     """Whether any node could take one if it had no other pods."""
 
