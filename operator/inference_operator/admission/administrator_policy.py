@@ -99,11 +99,7 @@ def _refused(check: PolicyCheck) -> str:
 def _validation(check: PolicyCheck) -> Validation:
     return Validation(
         f"{_ELSEWHERE} || variables.{check.name}.size() == 0",
-        _message(
-            f"variables.{check.name}[0].split(' ')[0]",
-            check.section,
-            [_literal(check.problem), *_cure(check)],
-        ),
+        _message(f"variables.{check.name}[0].split(' ')[0]", check.section, [_literal(check.problem), *_cure(check)]),
         is_computed=True,
     )
 

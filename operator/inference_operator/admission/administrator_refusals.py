@@ -69,10 +69,7 @@ def _refusal(check: PolicyCheck, field: str, policy: AdministratorPolicy) -> Ref
     allowed, message = sections(policy)[check.section]
     cure = f"{check.cure} {_shown(allowed)}." if check.lists else check.cure
     return Refusal(
-        Reason.REFUSED_BY_POLICY,
-        f"spec.{field}",
-        BEGIN.format(check.section, check.problem),
-        sentences(cure, message),
+        Reason.REFUSED_BY_POLICY, f"spec.{field}", BEGIN.format(check.section, check.problem), sentences(cure, message)
     )
 
 

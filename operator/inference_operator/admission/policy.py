@@ -89,9 +89,4 @@ def _named(expressions: Iterable[tuple[str, str]]) -> list[Manifest]:
 
 def _rule(kind: Kind, resource: str, operations: Sequence[str]) -> Manifest:
     group, _, version = kind.api_version.rpartition("/")
-    return {
-        "apiGroups": [group],
-        "apiVersions": [version],
-        "operations": list(operations),
-        "resources": [resource],
-    }
+    return {"apiGroups": [group], "apiVersions": [version], "operations": list(operations), "resources": [resource]}

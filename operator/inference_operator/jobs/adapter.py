@@ -75,11 +75,7 @@ def adapter_task(
         process=program_process(settings, access, "download", adapter.source, args=arguments),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
-        volumes=[
-            *claim.volumes,
-            *model_volumes(source, pull_policy=pull_policy),
-            *writable_volumes(access.writable),
-        ],
+        volumes=[*claim.volumes, *model_volumes(source, pull_policy=pull_policy), *writable_volumes(access.writable)],
         mounts=[whole_mount(), *model_mounts(source), *writable_mounts(access.writable)],
         where_engines_run=True,
         placement=claim.placement,

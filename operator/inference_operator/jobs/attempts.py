@@ -172,10 +172,7 @@ def _waiting(attempt: Attempt) -> PodWait | None:
 
 
 def _failure(
-    finished: Attempt,
-    subject: str,
-    parse: Callable[[str], Result | Failure | None],
-    following: Attempt | None = None,
+    finished: Attempt, subject: str, parse: Callable[[str], Result | Failure | None], following: Attempt | None = None
 ) -> Failure:
     """The failure that the finished attempt reported; else why the next one does not run, or how this one ended."""
     reported = parse(finished.message)

@@ -62,10 +62,7 @@ def inspection_task(shared: SharedContext) -> JobTask[Entry]:
         process=program_process(settings, access, "inspect", model.source, args=arguments),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
-        volumes=[
-            *model_volumes(source, pull_policy=settings.image_pull_policy),
-            *writable_volumes(access.writable),
-        ],
+        volumes=[*model_volumes(source, pull_policy=settings.image_pull_policy), *writable_volumes(access.writable)],
         mounts=[*model_mounts(source), *writable_mounts(access.writable)],
         where_engines_run=not isinstance(source, DOWNLOADED),
         record=model_record(model, access.revision, owner=shared.owner),

@@ -22,12 +22,7 @@ from aiohttp import (
 )
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import (
-    ConfigException,
-    list_kube_config_contexts,
-    load_incluster_config,
-    load_kube_config,
-)
+from kubernetes.aio.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
 from yaml import YAMLError
 
 from inference_operator.controller.cluster import (

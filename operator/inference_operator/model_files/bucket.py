@@ -57,10 +57,7 @@ def open_bucket(model: BucketModel) -> S3Store:
         model.bucket,
         prefix=model.path or None,
         config={"endpoint": _with_bucket(endpoint, model.bucket)} if is_virtual_host else None,
-        client_options={
-            "timeout": timedelta(seconds=REQUEST_SECONDS),
-            "allow_http": endpoint.startswith("http://"),
-        },
+        client_options={"timeout": timedelta(seconds=REQUEST_SECONDS), "allow_http": endpoint.startswith("http://")},
         retry_config={"max_retries": MAX_RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
     )
 

@@ -114,13 +114,7 @@ def download(
 
 
 def _complete(
-    folder: ModelFolder,
-    origin: ModelOrigin,
-    revision: str | None,
-    say: Say,
-    *,
-    allow_pickle: bool,
-    only: Sequence[str],
+    folder: ModelFolder, origin: ModelOrigin, revision: str | None, say: Say, *, allow_pickle: bool, only: Sequence[str]
 ) -> Downloaded | Failure:
     if revision and (done := recorded(folder, revision, only)):
         return done

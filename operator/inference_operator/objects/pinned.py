@@ -108,12 +108,7 @@ class PinAnnotation(Annotation[Pinned[T]]):
         return self.use(built, live, serving)[0]
 
     def use(
-        self,
-        built: Pinned[T],
-        live: Manifest | None,
-        serving: Collection[str | None],
-        *,
-        may_begin: bool = True,
+        self, built: Pinned[T], live: Manifest | None, serving: Collection[str | None], *, may_begin: bool = True
     ) -> tuple[Pinned[T], PinUse]:
         """The content of pods, and why they get it.
 

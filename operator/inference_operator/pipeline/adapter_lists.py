@@ -73,10 +73,7 @@ def is_awaited(listed: AdapterList, engines: Sequence[EngineView], reports: Mapp
 
 
 def list_updates(
-    listed: AdapterList,
-    engines: Sequence[EngineView],
-    routers: Sequence[PodView],
-    reports: Mapping[str, AdapterReport],
+    listed: AdapterList, engines: Sequence[EngineView], routers: Sequence[PodView], reports: Mapping[str, AdapterReport]
 ) -> tuple[PodPatch, ...]:
     """The pods to tell, by rule 4. An engine that was told, and still reports another list, is told once more."""
     loaded, advertised = text_hash(listed.loaded_text), text_hash(listed.advertised_text)

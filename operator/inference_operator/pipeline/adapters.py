@@ -142,9 +142,7 @@ def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:
     content = decided_list(part.adapters, listed_adapters(live), engines, reports, _failed(inputs))
     desired = adapter_list(content, owner)
     part = replace(
-        part,
-        desired={Ref.of(desired): desired, **part.desired},
-        awaits_adapters=is_awaited(content, engines, reports),
+        part, desired={Ref.of(desired): desired, **part.desired}, awaits_adapters=is_awaited(content, engines, reports)
     )
     if live is None or live.get("data") != desired["data"]:
         return replace(part, due=_earliest(part.due, inputs.now + _TELL_AFTER))

@@ -22,7 +22,6 @@ from inference_operator.models.source import model_source
 from inference_operator.objects.names import DOWNLOAD, INSPECTION, VERIFICATION
 from inference_operator.pipeline.adapters import adapters
 from inference_operator.pipeline.budgets import budgets
-from inference_operator.pipeline.claim import claim
 from inference_operator.pipeline.contexts import (
     live_roles,
     role_contexts,
@@ -35,7 +34,7 @@ from inference_operator.pipeline.engines import engines
 from inference_operator.pipeline.gang import pod_groups
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import keeps_model
-from inference_operator.pipeline.model_download import download
+from inference_operator.pipeline.model_download import claim, download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, inspection
 from inference_operator.pipeline.model_verification import needs_verification, verification
 from inference_operator.pipeline.model_wait import ModelStep, job_wait

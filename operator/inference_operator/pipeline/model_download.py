@@ -1,15 +1,20 @@
-"""The part of the download of a model to a claim: engines wait for it."""
+"""The claim that `spec.cache` creates for a model and adapters, and the download of a model to it: engines wait for it."""
 
 from dataclasses import replace
 
 from inference_operator.api.cache import CacheSpec
 from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
 from inference_operator.jobs.download import Download, download_state
+from inference_operator.jobs.inspection_result import inspection_refusal
 from inference_operator.jobs.placement import WritableClaim, mounted_claims, placement
-from inference_operator.manifest import Manifest
-from inference_operator.objects.cache_volume import claim_name
+from inference_operator.jobs.result import Failure
+from inference_operator.manifest import CLAIM, Manifest, Ref
+from inference_operator.models.facts import ModelFacts
+from inference_operator.objects.cache_volume import cache_claim, claim_name, claim_size
+from inference_operator.objects.names import cache_claim_name
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
+from inference_operator.pipeline.model_claim import cache_volume, keeps_model, one_node_claim
 from inference_operator.pipeline.model_wait import ModelStep, observed_jobs, task_part
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Hold, Part
@@ -84,3 +89,34 @@ def _broken_kernels(inputs: Inputs, role: Role) -> bool:
     pods = (pod for engine in own for pod in engine.pods)
     diagnoses = (role.context.engine.diagnose(text) for pod in pods for text in ended_output(pod, inputs.lookups))
     return any(diagnosis is not None and diagnosis.reason is Reason.KERNELS_BROKEN for diagnosis in diagnoses)
+
+
+def claim(inputs: Inputs, planned: Planned, cache: CacheSpec) -> Part | Refusal:
+    """The claim, none if the cache names another one; refused if its size does not fit the model."""
+    spec = planned.shared.stated
+    facts = planned.model.facts if planned.model else None
+    model_bytes = max(facts.weight_bytes, facts.download_bytes) if isinstance(facts, ModelFacts) else None
+    if not keeps_model(spec):
+        model_bytes = 0
+    size = claim_size(cache, model_bytes, _live_size(inputs))
+    if cache.claim_name:
+        return Part(feature=Feature.CLAIM)
+    if isinstance(size, Refusal):
+        return _unknown_size(size, planned.model_failure) if model_bytes is None and planned.model_failure else size
+    return Part(feature=Feature.CLAIM, desired=cache_claim(cache, inputs.owner, size))
+
+
+def _live_size(inputs: Inputs) -> str | None:
+    live = inputs.child(Ref(CLAIM, inputs.owner.key.namespace, cache_claim_name(inputs.owner.key.name)))
+    return _requested(live) if live else None
+
+
+def _requested(live: Manifest) -> str:
+    size: str = live["spec"]["resources"]["requests"]["storage"]
+    return size
+
+
+def _unknown_size(size: Refusal, failure: Failure) -> Refusal:
+    """The refusal of a claim without a size, with the reason why the size of the model's files is not known."""
+    why = inspection_refusal(failure)
+    return replace(why, field=size.field, problem=f"{size.problem} {why.problem}", cure=f"{size.cure} {why.cure}")

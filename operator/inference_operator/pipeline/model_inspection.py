@@ -84,8 +84,5 @@ def _needs_facts(state: PlanState) -> bool:
 def inspection(inputs: Inputs, model: InspectedModel) -> Part:
     state = model.inspection
     return Part(
-        feature=Feature.INSPECTION,
-        desired=state.desired,
-        lookups=state.lookups,
-        due=state.recheck_at(inputs.now),
+        feature=Feature.INSPECTION, desired=state.desired, lookups=state.lookups, due=state.recheck_at(inputs.now)
     )

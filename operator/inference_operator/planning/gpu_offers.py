@@ -8,14 +8,7 @@ from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.spec import Spec
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.node_labels import unknown_kind
-from inference_operator.hardware.offers import (
-    GpuOffer,
-    declared_offer,
-    merged,
-    offer_named,
-    offers_of_node,
-    priced,
-)
+from inference_operator.hardware.offers import GpuOffer, declared_offer, merged, offer_named, offers_of_node, priced
 from inference_operator.hardware.resources import GPU_RESOURCE, is_gpu
 from inference_operator.manifest import Manifest
 from inference_operator.settings import PREFIX, Capacity, Settings
@@ -80,11 +73,7 @@ def gpu_offers(
 
 
 def usable_offers(
-    nodes: Sequence[NodeView] | None,
-    pod: Manifest,
-    spec: Spec,
-    settings: Settings,
-    needs: GpuNeeds,
+    nodes: Sequence[NodeView] | None, pod: Manifest, spec: Spec, settings: Settings, needs: GpuNeeds
 ) -> GpuOffers:
     """The offers that an image can use: of nodes with a recent driver, and of kinds that it has code for."""
     suiting = _suiting(nodes, pod)

@@ -32,13 +32,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.planning.advice import advice
-from inference_operator.planning.engine_plan import (
-    ModelFindings,
-    PlanInputs,
-    doubt_of,
-    engine_plan,
-    requested_of_sizes,
-)
+from inference_operator.planning.engine_plan import ModelFindings, PlanInputs, doubt_of, engine_plan, requested_of_sizes
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
 from inference_operator.planning.healing import learned_from, same_sizes
 from inference_operator.roles.context import RoleContext

@@ -25,26 +25,13 @@ class Event:
 
 
 _WITHOUT_EVENT = frozenset(
-    {
-        Reason.STARTING,
-        Reason.ENGINES_UNAVAILABLE,
-        Reason.ROUTER_UNAVAILABLE,
-        Reason.SETTLED,
-        Reason.REQUEST_FAILED,
-    }
+    {Reason.STARTING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE, Reason.SETTLED, Reason.REQUEST_FAILED}
 )
 """Reasons of Reconciling without an Event of their own: they are normal, or the Event of Ready covers them."""
 
 _WAITS_FOR_MODEL = frozenset({Reason.INSPECTING_MODEL, Reason.DOWNLOADING_MODEL, Reason.VERIFYING_MODEL})
 
-_NORMAL = frozenset(
-    {
-        *_WAITS_FOR_MODEL,
-        Reason.ROLLING_OUT,
-        Reason.SWITCHED_TO_REPLACE,
-        Reason.WAITING_FOR_DELETION,
-    }
-)
+_NORMAL = frozenset({*_WAITS_FOR_MODEL, Reason.ROLLING_OUT, Reason.SWITCHED_TO_REPLACE, Reason.WAITING_FOR_DELETION})
 """Reasons of Reconciling whose Event is no warning."""
 
 

@@ -10,11 +10,7 @@ from inference_operator.views.pod import PodView
 
 
 def network(
-    inputs: Inputs,
-    recorded: EngineStatus | None,
-    template: str | None,
-    pods: Sequence[PodView],
-    resource: str | None,
+    inputs: Inputs, recorded: EngineStatus | None, template: str | None, pods: Sequence[PodView], resource: str | None
 ) -> NetworkStatus | None:
     """The network of the engines of a template, if they ask for network devices.
 

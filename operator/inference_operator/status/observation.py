@@ -253,12 +253,7 @@ class Observation:
         targets = self.outcome.targets
         return {
             role.name: scaling_observation(
-                self.inputs,
-                role.stated,
-                role.live,
-                role.decided,
-                target=targets.get(role.name),
-                engines=role.engines,
+                self.inputs, role.stated, role.live, role.decided, target=targets.get(role.name), engines=role.engines
             )
             for role in self.roles
         }

@@ -72,13 +72,9 @@ _RULES = (
     # name=value, name: value and 'name': ['value'], with any text before the name
     _rule(_NAMES, rf"""(?:{_NAME})(?:\\{{0,8}}["'])?\s*+[=:]\s*+{_VALUE}"""),
     # --name value and '--name', 'value'
+    _rule("--", rf"""--(?<![\w-]--)[\w-]*+(?:(?<=token)|(?<=secret)|(?<=password)|(?<=key))["']?,?\s++{_VALUE}"""),
     _rule(
-        "--",
-        rf"""--(?<![\w-]--)[\w-]*+(?:(?<=token)|(?<=secret)|(?<=password)|(?<=key))["']?,?\s++{_VALUE}""",
-    ),
-    _rule(
-        "authorization",
-        r"""authorization["']?\s*+[=:]\s*+["']?(?!\[hidden\])(?P<secret>(?:[a-z]++\s++)?[^\s,;"']++)""",
+        "authorization", r"""authorization["']?\s*+[=:]\s*+["']?(?!\[hidden\])(?P<secret>(?:[a-z]++\s++)?[^\s,;"']++)"""
     ),
     _rule("bearer", r"bearer\s++(?P<secret>[a-z0-9._~+/=-]{8,}+)"),
     # The user and the password of a URL

@@ -195,10 +195,7 @@ def _startup(pod_spec: Manifest) -> timedelta:
     return timedelta(seconds=probe.get("periodSeconds", 0) * probe.get("failureThreshold", 0))
 
 
-_READERS: Mapping[str, Callable[[Manifest], WorkloadView]] = {
-    DEPLOYMENT.name: _deployment,
-    STATEFUL_SET.name: _group,
-}
+_READERS: Mapping[str, Callable[[Manifest], WorkloadView]] = {DEPLOYMENT.name: _deployment, STATEFUL_SET.name: _group}
 """The reader of each kind of workload."""
 
 WORKLOAD_KINDS: Sequence[Kind] = (DEPLOYMENT, STATEFUL_SET)

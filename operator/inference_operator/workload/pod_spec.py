@@ -5,12 +5,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.network import NetworkSpec
-from inference_operator.engines.group.launch import (
-    ADDRESS_VARIABLE,
-    NAME_VARIABLE,
-    RANK_VARIABLE,
-    SERVICE_VARIABLE,
-)
+from inference_operator.engines.group.launch import ADDRESS_VARIABLE, NAME_VARIABLE, RANK_VARIABLE, SERVICE_VARIABLE
 from inference_operator.engines.kv_transfer import POD_IP
 from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.programs import PROGRAMS_ANNOTATION, programs_text, programs_variable
@@ -160,10 +155,7 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
         "terminationGracePeriodSeconds": process.stop_seconds + STOP_MARGIN_SECONDS,
         "securityContext": restricted_pod(settings.pod_users, user=process.user, group=process.group),
         "containers": [_container(inputs), *_adapter_loader(inputs)],
-        "volumes": [
-            *_own_volumes(inputs),
-            *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
-        ],
+        "volumes": [*_own_volumes(inputs), *volumes(spec.pod_template.volumes, pull_policy=pull_policy)],
         **init_containers(spec.pod_template, pull_policy=pull_policy),
         **account(spec.pod_template),
         **bound_to_gpus(constraints, plan, added_labels=settings.gpu_node_labels),
@@ -191,11 +183,7 @@ def _probes(process: EngineProcess) -> Manifest:
         timeout=STARTUP_TIMEOUT_SECONDS,
         failures=MEMBER_FAILURES if member else math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
     )
-    return {
-        "startupProbe": fatal(start),
-        "readinessProbe": _readiness(process),
-        "livenessProbe": fatal(alive),
-    }
+    return {"startupProbe": fatal(start), "readinessProbe": _readiness(process), "livenessProbe": fatal(alive)}
 
 
 def _readiness(process: EngineProcess) -> Manifest:
@@ -220,10 +208,7 @@ def _member_variables(inputs: WorkloadInputs) -> list[Manifest]:
     }
     service, domain = members_service_name(inputs.name, inputs.role), inputs.settings.cluster_domain
     host = service_host(service, inputs.owner.key.namespace, cluster_domain=domain)
-    return [
-        {"name": SERVICE_VARIABLE, "value": host},
-        *(_field(name, path) for name, path in fields.items()),
-    ]
+    return [{"name": SERVICE_VARIABLE, "value": host}, *(_field(name, path) for name, path in fields.items())]
 
 
 def _field(name: str, path: str) -> Manifest:
@@ -275,10 +260,7 @@ def _container(inputs: WorkloadInputs) -> Manifest:
         **env_from(spec.pod_template.env_from),
         "ports": [{"name": "http", "containerPort": process.port, "protocol": "TCP"}],
         "resources": requirements(
-            spec.engine.resources,
-            inputs.plan.plan,
-            inputs.settings.engine_defaults.limit_request_ratio,
-            network,
+            spec.engine.resources, inputs.plan.plan, inputs.settings.engine_defaults.limit_request_ratio, network
         ),
         **_probes(process),
         **(pre_stop(process.pre_stop) if process.pre_stop else pre_stop_wait(process.pre_stop_seconds)),

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Manifest, Owner
 from inference_operator.objects.child import child
-from inference_operator.objects.names import (
-    COMPONENT_LABEL,
-    group_name,
-    members_service_name,
-    selector_labels,
-    slot_of,
-)
+from inference_operator.objects.names import COMPONENT_LABEL, group_name, members_service_name, selector_labels, slot_of
 from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
 from inference_operator.roles.context import LiveRole
 from inference_operator.views.engine import EngineView
