@@ -7,7 +7,7 @@ import pytest
 from inference_operator.api.reasons import ConditionType
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused
-from inference_operator.planning.disk import disk_shortfall
+from inference_operator.planning.capacity import disk_shortfall
 from inference_operator.settings import Capacity
 from inference_operator.views.node import NodeView, node_view
 from tests.status.situations import message, reported

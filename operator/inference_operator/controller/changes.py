@@ -12,7 +12,7 @@ from inference_operator.objects.names import is_role
 from inference_operator.objects.pod_patch import PodDeletion, PodPatch, traffic_label
 from inference_operator.status.write_results import Applied, Present, WriteResult
 from inference_operator.views.pod import ADAPTERS_ANNOTATION, DELETION_COST_ANNOTATION, PodView
-from inference_operator.views.raw import mapping, objects
+from inference_operator.views.raw import annotations, mapping, objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,8 @@ def changes(
         if not _is_deleting(child) and (why := first_drift(child, manifest) or ("to be adopted" if adopts else None)):
             result.append(Apply(ref, manifest, owner, child["metadata"]["uid"], why, adopts))
     for ref, child in live.items():
-        if ref not in desired and not _is_deleting(child) and not _is_retained(child):
+        is_retained = annotations(child).get(RETAIN_ANNOTATION) == "true"
+        if ref not in desired and not _is_deleting(child) and not is_retained:
             result.append(Delete(ref, child["metadata"]["uid"], child["metadata"].get("resourceVersion")))
     result.extend(_deletion(patch.pod, patch.delete, namespace) for patch in pods if patch.delete)
     result.extend(_label(patch, namespace) for patch in pods if patch.deletion_cost is None and not patch.delete)
@@ -130,17 +131,12 @@ def _label(patch: PodPatch, namespace: str) -> Label:
     """
     pod, cost = patch.pod, patch.deletion_cost
     labels = traffic_label(in_traffic=pod.traffic) if is_role(pod.component) else {}
-    annotations = {ADAPTERS_ANNOTATION: pod.adapters} if pod.adapters else {}
+    notes = {ADAPTERS_ANNOTATION: pod.adapters} if pod.adapters else {}
     if cost is not None or pod.deletion_cost:
-        annotations[DELETION_COST_ANNOTATION] = str(pod.deletion_cost if cost is None else cost)
+        notes[DELETION_COST_ANNOTATION] = str(pod.deletion_cost if cost is None else cost)
     ref = Ref(POD, namespace, pod.name)
-    return Label(ref, pod.uid, {**labels, **patch.labels}, patch.why, {**annotations, **patch.annotations})
+    return Label(ref, pod.uid, {**labels, **patch.labels}, patch.why, {**notes, **patch.annotations})
 
 
 def _is_deleting(manifest: Manifest) -> bool:
     return "deletionTimestamp" in manifest["metadata"]
-
-
-def _is_retained(manifest: Manifest) -> bool:
-    annotations = manifest["metadata"].get("annotations") or {}
-    return annotations.get(RETAIN_ANNOTATION) == "true"

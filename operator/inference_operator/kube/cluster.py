@@ -41,13 +41,9 @@ no read before it.
 """
 
 
-def _always() -> bool:
-    return True
-
-
 class KubeCluster:
     def __init__(
-        self, api: Api, *, may_act: Callable[[], bool] = _always, on_applied: Callable[[], None] | None = None
+        self, api: Api, *, may_act: Callable[[], bool] = lambda: True, on_applied: Callable[[], None] | None = None
     ) -> None:
         self._api = api
         self._may_act = may_act

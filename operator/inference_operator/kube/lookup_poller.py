@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from inference_operator.backoff import exponential_backoff
@@ -195,7 +195,9 @@ async def _read(client: LookupClient, look: Lookup) -> LookupResult:
         case FreeGpusLookup(resource):
             return await free_gpus(client, resource)
         case ClaimLookup(namespace, name):
-            return _claim_view(await client.get(Ref(CLAIM, namespace, name)))
+            claim = await client.get(Ref(CLAIM, namespace, name))
+            modes = mapping(claim or {}, "spec").get("accessModes") or ()
+            return ClaimView(tuple(map(str, modes))) if claim else Unavailable("there is none")
         case ConfigMapLookup(namespace, name, key):
             config_map = await client.get(Ref(CONFIG_MAP, namespace, name))
             return ConfigMapText(str(mapping(config_map or {}, "data").get(key) or ""))
@@ -203,12 +205,6 @@ async def _read(client: LookupClient, look: Lookup) -> LookupResult:
             listed = client.each(HORIZONTAL_POD_AUTOSCALER, namespace=look.namespace)  # KEDA acts through them too
             foreign = [view async for manifest in listed if (view := foreign_autoscaler(manifest))]
             return ForeignAutoscalers(look.seen, tuple(sorted(foreign)))
-
-
-def _claim_view(claim: Manifest | None) -> ClaimView | Unavailable:
-    if claim is None:
-        return Unavailable("there is none")
-    return ClaimView(tuple(map(str, mapping(claim, "spec").get("accessModes") or ())))
 
 
 def ttl_seconds(look: Lookup) -> float | None:
@@ -230,15 +226,7 @@ def ttl_seconds(look: Lookup) -> float | None:
 
 def _target(look: Lookup) -> tuple[object, ...]:
     """The fields of a lookup whose change needs a new run, for example the container's run of a log."""
-    match look:
-        case LogLookup(run=run, running=running):
-            return (run, running)
-        case EventsLookup() | FreeGpusLookup() | ClaimLookup():
-            return ()
-        case ConfigMapLookup(often=often):
-            return (often,)
-        case ForeignAutoscalersLookup(seen=seen, often=often):
-            return (seen, often)
+    return tuple(getattr(look, each.name) for each in fields(look) if not each.compare and each.name != "previous")
 
 
 def _cancel(entry: _Entry) -> None:

@@ -113,12 +113,9 @@ def claim_uses(
 def keep_arguments(uses: Uses) -> tuple[str, ...]:
     """The arguments that tell `infd prune` in a Job which models and kernels are in use."""
     models = (f"--keep={use.repository}{f'@{use.commit}' if use.commit else ''}={use.by}" for use in uses.models)
-    adapters = () if uses.adapters is None else ("--adapters", *map(_keep_adapter, uses.adapters))
-    return (*models, *(f"--keep-kernels={key}" for key in sorted(uses.kernels)), *adapters)
-
-
-def _keep_adapter(use: Use) -> str:
-    return f"--keep-adapter={use.repository}={use.by}"
+    kernels = (f"--keep-kernels={key}" for key in sorted(uses.kernels))
+    adapters = (f"--keep-adapter={use.repository}={use.by}" for use in uses.adapters or ())
+    return (*models, *kernels, *(() if uses.adapters is None else ("--adapters", *adapters)))
 
 
 def parsed_adapter_use(text: str) -> Use:

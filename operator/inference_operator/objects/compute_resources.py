@@ -60,7 +60,8 @@ def requirements(
         limit_ratio: a limit divided by its request, for resources to which the user gives no limit.
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
-    devices = {**_gpus(plan), **_network_devices(network)}
+    devices = {plan.resource: str(plan.gpus_per_pod)} if plan.gpus_per_pod else {}
+    devices |= {network.resource: str(network.devices)} if network.resource else {}
     replaced = stated(requested)
     requests = {**sized, **replaced.get("requests", {}), **devices}
     limits = {
@@ -68,14 +69,6 @@ def requirements(
         **replaced.get("limits", {}),
     }
     return {"requests": requests, **({"limits": {**limits, **devices}} if limits or devices else {})}
-
-
-def _gpus(plan: Plan) -> dict[str, str]:
-    return {plan.resource: str(plan.gpus_per_pod)} if plan.gpus_per_pod else {}
-
-
-def _network_devices(network: NetworkSpec) -> dict[str, str]:
-    return {network.resource: str(network.devices)} if network.resource else {}
 
 
 def stated(requested: ResourcesSpec) -> Manifest:

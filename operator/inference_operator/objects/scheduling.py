@@ -27,7 +27,10 @@ def scheduling(requested: PodScheduling, *, gpus: int, selector: Mapping[str, st
     """
     fields = api_form(requested)
     result = {name: fields[name] for name in _UNCHANGED if name in fields}
-    if tolerations := _tolerations(fields.get("tolerations", []), gpus):
+    tolerations = fields.get("tolerations", [])
+    if gpus and GPU_TOLERATION not in tolerations:
+        tolerations = [GPU_TOLERATION, *tolerations]
+    if tolerations:
         result["tolerations"] = tolerations
     if requested.topology_spread:
         result["topologySpreadConstraints"] = [
@@ -138,11 +141,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def queue_labels(requested: SchedulingSpec) -> dict[str, str]:
     return {QUEUE_LABEL: requested.queue_name} if requested.queue_name else {}
-
-
-def _tolerations(requested: Sequence[Manifest], gpus: int) -> list[Manifest]:
-    own = [GPU_TOLERATION] if gpus and GPU_TOLERATION not in requested else []
-    return [*own, *requested]
 
 
 def _spread(constraint: TopologySpread, selector: Mapping[str, str]) -> Manifest:

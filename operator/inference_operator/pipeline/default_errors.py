@@ -26,12 +26,8 @@ from inference_operator.settings import PREFIX, Settings
 _TEMPLATE = "podTemplate"
 
 
-def default_errors(settings: Settings, engines: EngineRegistry) -> list[str]:
+def default_errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
     """The errors, one line per variable."""
-    return list(_errors(settings, engines))
-
-
-def _errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
     access = engines[engines.default].access(EngineSpec())
     engine = ReservedPodParts(
         _TEMPLATE, {ENGINE}, [*engine_mounts(ClaimModel("any", ""), access.writable), key_mount()]

@@ -1,4 +1,4 @@
-"""The claim that `spec.cache` creates for a model and adapters, and the download of a model to it: engines wait for it."""
+"""The claim that `spec.cache` creates for a model and adapters, and the download of a model to it: engines await it."""
 
 from dataclasses import replace
 

@@ -13,7 +13,7 @@ from inference_operator.pipeline.moves import router_move
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, router_objects, routing
-from inference_operator.planning.disk import DISK_CURE
+from inference_operator.planning.capacity import DISK_CURE
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.role_plan import PlanState, role_plan
 from inference_operator.roles.context import SharedContext

@@ -7,7 +7,7 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.chain import Chain
-from inference_operator.planning.disk import DISK_CURE
+from inference_operator.planning.capacity import DISK_CURE
 from inference_operator.sentences import sentences
 from inference_operator.sizing.engine_choices import CONTEXT, SEQUENCES
 from inference_operator.sizing.learned import Learned

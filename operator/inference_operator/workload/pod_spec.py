@@ -110,27 +110,20 @@ class WorkloadInputs:
 
 
 def engine_template(inputs: WorkloadInputs) -> Manifest:
+    engine, programs = inputs.plan.engine, inputs.process.programs
+    own = {TRAFFIC_LABEL: "true", **({} if engine == VLLM else {ENGINE_LABEL: engine})}
     return pod_template(
         _pod(inputs),
         labels=labels(inputs.name, inputs.role),
         annotations={
             **evictable(_own_volumes(inputs)),
-            **_programs(inputs.process),
+            **({PROGRAMS_ANNOTATION: programs_text(programs)} if programs else {}),
             **key_annotation(inputs.engine_key),
             **revision_annotation(inputs.process.transfer.revision if inputs.process.transfer else ""),
             **inputs.spec.pod_template.annotations,
         },
-        added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels, **_own_labels(inputs.plan)},
+        added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels, **own},
     )
-
-
-def _own_labels(plan: PinnedPlan) -> dict[str, str]:
-    kind = {} if plan.engine == VLLM else {ENGINE_LABEL: plan.engine}
-    return {TRAFFIC_LABEL: "true", **kind}
-
-
-def _programs(process: EngineProcess) -> dict[str, str]:
-    return {PROGRAMS_ANNOTATION: programs_text(process.programs)} if process.programs else {}
 
 
 def _own_volumes(inputs: WorkloadInputs) -> list[Manifest]:
