@@ -81,7 +81,6 @@ engines_available: Chain[Observation, ConditionVerdict] = Chain(
     (_refused, _scaled_to_zero, _stalled, _out_of_traffic, _serving, _pod_refused, _pod_problem, _being_replaced),
     otherwise=_too_few,
 )
-"""Whether enough engines are ready, and why not."""
 
 
 def _is_explained(observation: Observation) -> bool:

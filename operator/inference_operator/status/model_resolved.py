@@ -98,7 +98,6 @@ def _unknown(observation: Observation) -> ConditionVerdict:
 model_resolved: Chain[Observation, ConditionVerdict] = Chain(
     (_inspecting, _not_verified, _unreadable, _known, _not_read), otherwise=_unknown
 )
-"""Whether the model is known, and what it is."""
 
 
 def _tag(observation: Observation) -> str:

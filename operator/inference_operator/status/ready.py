@@ -138,4 +138,3 @@ ready: Chain[Observation, ConditionVerdict] = Chain(
     ),
     otherwise=_first_start,
 )
-"""Whether a request would be answered, and what is missing if not."""

@@ -163,7 +163,6 @@ reconciling: Chain[Observation, ConditionVerdict] = Chain(
     ),
     otherwise=_rolling_out,
 )
-"""Whether work goes on."""
 
 
 def _download(observation: Observation) -> str:

@@ -104,7 +104,6 @@ def _not_ready(_: Observation) -> ConditionVerdict:
 router_available: Chain[Observation, ConditionVerdict] = Chain(
     (_external, _rolling_out, _keeping, _serving, _pod_refused, _pod_problem), otherwise=_not_ready
 )
-"""Whether a router is ready, and why not; and whether routers are, or should be, replaced."""
 
 
 def _without_address(observation: Observation) -> ConditionVerdict | None:

@@ -70,7 +70,6 @@ def _of_roles(observation: Observation) -> ConditionVerdict:
 
 
 sized: Chain[Observation, ConditionVerdict] = Chain((_refused, _inspecting, _not_sized), otherwise=_of_roles)
-"""The computed GPU memory use, or why there is none."""
 
 
 def not_run(parallel: ParallelSizes) -> str:

@@ -58,7 +58,6 @@ stalled: Chain[Observation, ConditionVerdict] = Chain(
     (paused("the operator attempts nothing"), refused("True"), _name_conflict, _child_rejected, _too_late),
     otherwise=_not_stalled,
 )
-"""Whether waiting cannot help."""
 
 _WITHOUT_DEADLINE = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
 """Problems of a pod that pass: an unschedulable pod may wait for a node for any time, and a pod that a node evicts is
