@@ -19,7 +19,7 @@ SMALL_ON_PURPOSE = {
     "engines/group/processes.py": "a file of the program in engines' pods, which a merge would restart",
     "pipeline/turns.py": "a feature's part has a file of its own",
     "pipeline/gang.py": "a feature's part has a file of its own",
-    "pipeline/groups.py": "a feature's part has a file of its own",
+    "pipeline/plans.py": "a feature's part has a file of its own",
     "pipeline/watchdog.py": "a feature's part has a file of its own",
     "workload/eviction/failed_pods.py": "each reason for which a pod ends has a file of its own",
 }

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.diagnosis.scheduler_message import CURE
+from inference_operator.diagnosis.unschedulable import CURE
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.inputs import Inputs

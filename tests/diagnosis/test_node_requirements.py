@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.diagnosis.component import Component, DiagnosisInputs
-from inference_operator.diagnosis.gpu_shortfall import node_requirements
+from inference_operator.diagnosis.unschedulable import node_requirements
 from inference_operator.engines.registry import ENGINES, VLLM
 from inference_operator.manifest import Manifest
 from inference_operator.views.pod import pod_view

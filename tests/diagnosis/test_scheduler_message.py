@@ -1,6 +1,6 @@
 import pytest
 
-from inference_operator.diagnosis.scheduler_message import CURE, scheduler_sentence
+from inference_operator.diagnosis.unschedulable import CURE, scheduler_sentence
 
 PREEMPTION = " preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
 TAINTED = "1 node(s) had untolerated taint {dedicated: team-a, x}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference_operator.diagnosis.scheduler_message import scheduler_sentence
+from inference_operator.diagnosis.unschedulable import scheduler_sentence
 from inference_operator.engines.group.ends import absent_members, first_end
 from inference_operator.engines.group.network import network_in_use
 from inference_operator.engines.registry import ENGINES

@@ -22,11 +22,15 @@ from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
 from inference_operator.diagnosis.component import DiagnosisInputs, ended_first
-from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, node_requirements, shortfall_lookup
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
 from inference_operator.diagnosis.registry_errors import problem_cure
-from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_progress import PHRASES
+from inference_operator.diagnosis.unschedulable import (
+    gpu_shortfall,
+    node_requirements,
+    scheduler_sentence,
+    shortfall_lookup,
+)
 from inference_operator.engines.base import Engine
 from inference_operator.engines.root_error import root_error
 from inference_operator.engines.start_log import Diagnosis

@@ -11,7 +11,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.backoff import exponential_backoff
 from inference_operator.diagnosis.pending_causes import PendingWait, creation_wait, volume_wait
 from inference_operator.diagnosis.registry_errors import problem_cure
-from inference_operator.diagnosis.scheduler_message import scheduler_sentence
+from inference_operator.diagnosis.unschedulable import scheduler_sentence
 from inference_operator.jobs.result import Cause, Failure, Result
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood

@@ -24,7 +24,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Spec
-from inference_operator.diagnosis.gpu_shortfall import lacked_resources
+from inference_operator.diagnosis.unschedulable import lacked_resources
 from inference_operator.engines.base import Engine
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
