@@ -1,14 +1,4 @@
-"""The reconciler's interface to a cluster: eight methods. The tests' in-memory cluster has the same ones.
-
-Exceptions::
-
-    ClusterError            the request was not carried out, or its outcome is unknown
-      NotFoundError         there is no such object
-      ConflictError         the object is another one, or another manager owns its fields
-      RejectedError         the API server, a quota or an admission policy refuses the object
-        ForbiddenError      the operator has no right to this
-    NotLeaderError          nothing was sent, because another process may hold the Lease
-"""
+"""The reconciler's interface to a cluster: eight methods. The tests' in-memory cluster has the same ones."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass

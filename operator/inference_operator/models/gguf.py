@@ -21,19 +21,7 @@ _MOST_ENTRIES = 2**20
 _MOST_DIMENSIONS, _DEEPEST = 8, 4
 _KEPT_ITEMS = 4096
 """Numbers that are kept in lists, of all lists together: one number for each layer, in a few lists."""
-_SCALARS = {
-    0: "<B",
-    1: "<b",
-    2: "<H",
-    3: "<h",
-    4: "<I",
-    5: "<i",
-    6: "<f",
-    7: "<?",
-    10: "<Q",
-    11: "<q",
-    12: "<d",
-}
+_SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9
 """Types of values (`docs/gguf.md`, `gguf_metadata_value_type`)."""
 _PLAIN_BITS = {0: 32, 1: 16, 30: 16}

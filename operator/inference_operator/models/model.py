@@ -4,13 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from inference_operator.models.checkpoint import WeightFormat, Weights
-from inference_operator.models.config import (
-    VISION_CONFIGS,
-    Config,
-    NotUnderstood,
-    UnreadableError,
-    language_model,
-)
+from inference_operator.models.config import VISION_CONFIGS, Config, NotUnderstood, UnreadableError, language_model
 from inference_operator.models.context import is_pooling, model_context, rope_parameters
 from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
 from inference_operator.models.layers import head_dimension, kv_heads, layer_groups
