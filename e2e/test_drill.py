@@ -35,6 +35,22 @@ SECONDS = 900
 FEW = (Fault.SCALE_DOWN, Fault.DELETE_ROUTER)
 
 
+GATEWAY = "before-drilled"
+
+
+@pytest.fixture
+def gateway(served: Served) -> Iterator[Served]:
+    meta = {"name": GATEWAY, "namespace": served.namespace}
+    one = {"apiVersion": "inference-operator.dev/v1alpha1", "kind": "ModelGateway", "metadata": meta, "spec": {}}
+    served.kubectl("apply", "--filename=-", input=json.dumps(one))
+    try:
+        served.kubectl("wait", "--for=condition=Ready", f"mgw/{GATEWAY}", f"--timeout={SECONDS}s")
+        served.kubectl("rollout", "status", f"deployment/{GATEWAY}-gateway", f"--timeout={SECONDS}s")
+        yield Served(served.cluster, GATEWAY)
+    finally:
+        served.kubectl("delete", "mgw", GATEWAY)
+
+
 @pytest.fixture(scope="module")
 def served(cluster: LocalCluster) -> Iterator[Served]:
     served = Served(cluster, NAME)
@@ -44,29 +60,36 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
         yield served
 
 
-def drill(served: Served, *arguments: str) -> tuple[int, dict[str, Any], str]:
+def drill(served: Served, *arguments: str, at: Served) -> tuple[int, dict[str, Any], str]:
     """The exit status of a drill, its report and what it said."""
-    options = ("--yes", "--output=json", f"--url=http://{served.address}", f"--rate={RATE}")
+    options = ("--yes", "--output=json", f"--url=http://{at.address}", f"--rate={RATE}")
     status, out, said = infd(served.cluster, "drill", served.name, *options, *arguments, seconds=SECONDS)
     assert out, said
     return status, json.loads(out), said
 
 
-@pytest.mark.parametrize(
-    "faults", [pytest.param(FEW, id="few"), pytest.param(DRILLED, id="all", marks=pytest.mark.full)]
-)
-def test_faults_lose_no_request(served: Served, say: Say, tmp_path: Path, faults: Sequence[Fault]) -> None:
-    status, report, said = drill(served, "--yes-interrupt", "--seed=7", f"--faults={','.join(faults)}")
+def judged_drill(served: Served, say: Say, folder: Path, faults: Sequence[Fault], at: Served) -> None:
+    """A drill loses no request, also when its report is judged again."""
+    status, report, said = drill(served, "--yes-interrupt", "--seed=7", f"--faults={','.join(faults)}", at=at)
     for line in said.splitlines():
         say(line)
-    (tmp_path / "report.json").write_text(json.dumps(report))
+    (folder / "report.json").write_text(json.dumps(report))
     judged = verdict(report_of(json.dumps(report)))
-    again, page, _ = infd(served.cluster, "drill", "--judge", str(tmp_path / "report.json"))
+    again, page, _ = infd(served.cluster, "drill", "--judge", str(folder / "report.json"))
     say(page)
     assert (status, again, judged.findings) == (0, 0, ())
     assert {one["fault"] for one in report["faults"]} == set(faults), report["skipped"]
     assert judged.requests == report["sent"] == len(report["answers"])
     assert DRILL_ANNOTATION not in served.kubectl("get", "infd", NAME, "--output=jsonpath={.metadata.annotations}")
+
+
+def test_faults_lose_no_request(served: Served, say: Say, tmp_path: Path) -> None:
+    judged_drill(served, say, tmp_path, FEW, served)
+
+
+@pytest.mark.full
+def test_no_fault_loses_a_request_behind_a_gateway(served: Served, gateway: Served, say: Say, tmp_path: Path) -> None:
+    judged_drill(served, say, tmp_path, DRILLED, gateway)
 
 
 @pytest.mark.full

@@ -68,7 +68,6 @@ class FaultBed:
     def __post_init__(self) -> None:
         self._causes = {
             **{fault: partial(self._drilled, fault) for fault in DRILLED},
-            Fault.ROLL_GATEWAY: self._roll_gateway,
             Fault.BAD_ROLLOUT: self._bad_rollout,
             Fault.UPGRADE_OPERATOR: self._upgrade_operator,
             Fault.RENEW_CERTIFICATE: self._renew_certificate,
@@ -125,7 +124,14 @@ class FaultBed:
             try:
                 ref = Ref(INFERENCE_DEPLOYMENT, self.served.namespace, NAME)
                 service = DrilledService(
-                    api, KubeCluster(api), ref, random, system=stack.SYSTEM, limit_seconds=HEAL_SECONDS, interrupts=True
+                    api,
+                    KubeCluster(api),
+                    ref,
+                    random,
+                    system=stack.SYSTEM,
+                    limit_seconds=HEAL_SECONDS,
+                    interrupts=True,
+                    gateway=GATEWAY,
                 )
                 return await service.cause(fault)
             finally:
@@ -135,15 +141,6 @@ class FaultBed:
 
     def _patch(self, kind: str, name: str, spec: object) -> None:
         self.served.kubectl("patch", kind, name, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
-
-    def _roll_gateway(self, _: Random) -> str:
-        self._edits += 1
-        before = set(self._pods("gateway"))
-        self._patch("mgw", GATEWAY, {"resources": {"requests": {"cpu": f"{10 + self._edits}m"}}})
-        eventually(
-            lambda: not before & set(self._pods("gateway")), seconds=HEAL_SECONDS, what="new pods of the gateway"
-        )
-        return f"{len(before)} pods were replaced"
 
     def _bad_rollout(self, _: Random) -> str:
         before = set(self.served.pods("engine"))

@@ -3,25 +3,39 @@
 `e2e/test_drill.py` causes the faults; `tests/load/test_checker.py` has the checker.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
 from inference_operator.admission.rights import Right
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.cli.drill import DRILLED
 from inference_operator.cli.drill.command import INDENT, limits_of, rate_of
-from inference_operator.cli.drill.faults import RIGHTS, DrilledService, ObstacleError, Pods
+from inference_operator.cli.drill.faults import RESTARTED, RIGHTS, DrilledService, ObstacleError, Pods
 from inference_operator.cli.drill.promises import Fault
 from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.parser import RefusedError
-from inference_operator.manifest import DEPLOYMENT, POD, STATEFUL_SET, Manifest, Ref
-from inference_operator.objects.names import ENGINE, PREFILL
+from inference_operator.manifest import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    INFERENCE_DEPLOYMENT,
+    MODEL_GATEWAY,
+    POD,
+    STATEFUL_SET,
+    Kind,
+    Manifest,
+    Ref,
+)
+from inference_operator.objects.adapter_list import ADVERTISED
+from inference_operator.objects.names import ENGINE, GATEWAY, PREFILL
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import pod_view
 from tests.cli.conftest import Infd
@@ -72,7 +86,7 @@ def test_only_faults_that_the_caller_may_cause_are_caused(infd: Infd, behind: Be
 def test_a_service_of_one_engine_and_one_router_is_not_interrupted(infd: Infd, behind: Behind) -> None:
     """Engines that compute prompts for it keep no service up."""
     behind.serve(live(), router("a"), engine("a"), prefill("a"), prefill("b"))
-    others = ",".join(fault for fault in DRILLED if fault is not Fault.END_OPERATOR)
+    others = ",".join(fault for fault in DRILLED if fault not in {Fault.END_OPERATOR, Fault.ROLL_GATEWAY})
     status, said, _ = infd("drill", "qwen", "--yes", f"--faults={others}")
     assert status == 1
     lines = said.replace(f"\n{INDENT}", " ").splitlines()
@@ -135,6 +149,103 @@ async def test_a_fault_that_would_interrupt_when_its_turn_comes_is_not_caused(mo
             await service.cause(fault)
 
 
+def before(behind: Behind, *pods: Manifest, answers: str) -> None:
+    """A gateway whose list has the model's name."""
+    meta = {"name": "models", "namespace": "default", "uid": "u", "generation": 1}
+    gateway = {"apiVersion": MODEL_GATEWAY.api_version, "kind": MODEL_GATEWAY.name, "metadata": meta, "spec": {}}
+    listed = {"metadata": {"resourceVersion": "1"}, "items": [gateway]}
+    behind.objects[MODEL_GATEWAY.path("default")] = listed
+    behind.objects[Ref(CONFIG_MAP, "default", "models-models").path] = {"data": {ADVERTISED: f"qwen {answers}\n"}}
+    behind.serve(live(ready=2, replicas=2), router("a"), router("b"), engine("a"), engine("b"), *pods)
+
+
+async def refused(_: web.Request) -> web.Response:
+    return web.json_response({}, status=503)
+
+
+def gateway_pod(name: str) -> Manifest:
+    return pod(name=f"models-gateway-{name}", component=GATEWAY, status=ready_pod())
+
+
+Gateway = tuple[Sequence[Manifest], str]
+OWN = "10.0.0.7|80|qwen"
+TWO = (gateway_pod("a"), gateway_pod("b"))
+NO_GATEWAY = "not roll-gateway: no ModelGateway sends all requests for `qwen` to qwen."
+
+
+@pytest.mark.parametrize(
+    ("gateway", "options", "said"),
+    [
+        ((TWO, OWN), (), "through the API server to the gateway models, beside real traffic"),
+        ((TWO, OWN), ("--faults=scale-down",), "through the API server to its own address, beside"),
+        ((TWO, OWN), ("--url=http://x", "--faults=roll-gateway"), "to http://x, which is to be the gateway models"),
+        ((TWO, OWN), ("--url=http://x",), "not roll-gateway: --url may lead past it."),
+        ((TWO[:1], OWN), (), "not roll-gateway: it interrupts a gateway of one pod."),
+        ((TWO[:1], OWN), ("--yes-interrupt",), "roll-gateway: A gateway is rolled; may be lost: only"),
+        (((), OWN), (), "not roll-gateway: no pod of the gateway is ready."),
+        ((TWO, "10.0.0.8|80|other"), (), NO_GATEWAY),
+        ((TWO, f"*1|{OWN};1|10.0.0.8|80|next"), (), NO_GATEWAY),
+    ],
+)
+def test_a_gateway_before_the_service_is_rolled_and_has_the_load(
+    infd: Infd, behind: Behind, gateway: Gateway, options: Sequence[str], said: str
+) -> None:
+    pods, answers = gateway
+    before(behind, *pods, answers=answers)
+    behind.answer = refused  # what is said comes before the first request
+    _, shown, _ = infd("drill", "qwen", "--yes", *options)
+    assert said in shown.replace(f"\n{INDENT}", " ")
+
+
+def test_what_hides_a_gateway_is_said(infd: Infd, behind: Behind) -> None:
+    behind.objects[REVIEWS] = {"status": {"allowed": False}}
+    before(behind, *TWO, answers=OWN)
+    not_rolled = {
+        MODEL_GATEWAY.path(
+            "default"
+        ): "you need the rights to list modelgateways and to get configmaps in the namespace",
+        "": "you have no right to get deployments.apps in the namespace",
+    }
+    for forbidden, why in not_rolled.items():
+        behind.forbidden = {forbidden}
+        assert f"not roll-gateway: {why}" in infd("drill", "qwen", "--yes")[1].replace(f"\n{INDENT}", " ")
+    del behind.objects[MODEL_GATEWAY.path("default")]
+    assert "not roll-gateway: this cluster has no ModelGateways." in infd("drill", "qwen", "--yes")[1]
+
+
+async def test_a_gateway_is_rolled_as_kubectl_restarts_its_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it has healed when as many new pods are ready."""
+    old, new = ([pod_view(one, component=GATEWAY) for one in pods] for pods in (TWO, [gateway_pod("c")]))
+    views = [pod_view(one, component=ENGINE) for one in (engine("a"), engine("b"))]
+    looks = iter([old, [*old, *new], new, new, [*new, *new]])
+    asked: list[tuple[str, Manifest]] = []
+
+    async def pods(_: DrilledService) -> Pods:
+        return Pods(engines_of(views), [], next(looks))
+
+    async def live_now(_: object, namespace: str, name: str, kind: Kind = INFERENCE_DEPLOYMENT) -> Manifest:
+        meta = {"namespace": namespace, "name": name, "uid": "u"}
+        return (
+            live() if kind == INFERENCE_DEPLOYMENT else {"apiVersion": "apps/v1", "kind": kind.name, "metadata": meta}
+        )
+
+    async def request(_: str, path: str, *__: object, body: Manifest, **___: object) -> Manifest:
+        asked.append((path, body))
+        return body
+
+    monkeypatch.setattr(DrilledService, "pods", pods)
+    monkeypatch.setattr("inference_operator.cli.drill.faults.live_of", live_now)
+    monkeypatch.setattr("inference_operator.cli.drill.faults.POLL_SECONDS", 0)
+    api: Any = SimpleNamespace(request=request, clock=SimpleNamespace(now=lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    nothing: Any = None
+    service = DrilledService(api, nothing, Ref(POD, "default", "qwen"), nothing, limit_seconds=1.0, gateway="models")
+    assert await service.cause(Fault.ROLL_GATEWAY) == "2 pods of models were replaced"
+    [(path, body)] = asked
+    assert path == Ref(DEPLOYMENT, "default", "models-gateway").path
+    assert body["spec"] == {"template": {"metadata": {"annotations": {RESTARTED: "2026-01-01T00:00:00+00:00"}}}}
+    assert next(looks, None) is None
+
+
 def test_a_report_is_judged_again(infd: Infd, tmp_path: Path) -> None:
     for name, expected in (("all is well", 0), ("a broken stream during a rollout", 1)):
         (tmp_path / "drill.json").write_text(CASES[name][0].text)
@@ -168,7 +279,8 @@ def test_the_role_of_the_sample_has_the_rights_of_every_fault_and_no_other_write
     system = set(RIGHTS[Fault.END_OPERATOR])
     own = {right for fault, rights in RIGHTS.items() if fault is not Fault.END_OPERATOR for right in rights}
     assert granted[SYSTEM_NAMESPACE] == system
-    assert own == {right for right in granted["default"] if right.verb not in {"get", "list"}}
+    assert own <= granted["default"]
+    assert all(right.verb in {"get", "list"} for right in granted["default"] - own)
 
 
 def test_the_sample_is_valid() -> None:

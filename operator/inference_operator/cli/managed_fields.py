@@ -6,7 +6,7 @@ Each edit has a field manager of its own: a server-side apply removes what its m
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
+from inference_operator.manifest import Manifest
 from inference_operator.views.raw import annotations, mapping, objects
 
 FIELD_MANAGER = "infd"
@@ -70,8 +70,8 @@ def applied_edit(live: Manifest, spec: Mapping[str, object]) -> Manifest:
     """The object for a server-side apply of some fields; with the uid, so that it creates nothing."""
     metadata = live["metadata"]
     return {
-        "apiVersion": INFERENCE_DEPLOYMENT.api_version,
-        "kind": INFERENCE_DEPLOYMENT.name,
+        "apiVersion": live["apiVersion"],
+        "kind": live["kind"],
         "metadata": {name: metadata[name] for name in ("namespace", "name", "uid")},
         "spec": dict(spec),
     }

@@ -57,7 +57,7 @@ def names(models: Mapping[str, Model], aliases: Sequence[AliasSpec], former: Map
     taken: dict[str, list[str]] = {}
     refused: list[str] = []
     for name, claimants in claims.items():
-        holder = _holder(former.get(name, ""))
+        holder = holder_of(former.get(name, ""))
         owner = holder if holder in claimants else claimants[0]
         values[name] = _value(models[owner])
         lost = [other for other in claimants if other != owner and name != models[other].hub_name]
@@ -91,7 +91,7 @@ def is_alias(value: str) -> bool:
     return value.startswith("*") or (value.startswith("-") and value.endswith("|"))
 
 
-def _holder(value: str) -> str:
+def holder_of(value: str) -> str:
     """The InferenceDeployment that has a name; empty for an alias."""
     return "" if is_alias(value) else value.rpartition("|")[2]
 
@@ -100,7 +100,7 @@ def _with_former(model: Model, former: Mapping[str, str]) -> Model:
     """A model whose names are not known has those that it had."""
     if not model.keeps_names:
         return model
-    held = [name for name, value in former.items() if _holder(value) == model.name]
+    held = [name for name, value in former.items() if holder_of(value) == model.name]
     return replace(model, names=tuple(dict.fromkeys((*model.names, *held))))
 
 

@@ -16,6 +16,7 @@ DRILLED = (
     Fault.DRAIN_NODE,
     Fault.SCALE_DOWN,
     Fault.TO_ZERO,
+    Fault.ROLL_GATEWAY,
 )
 """Faults that the command causes: planned ones of one service. A kill costs requests, as the table says, and proves
 nothing more; what else there is belongs to the cluster, and is caused by `bench.availability`."""
@@ -33,7 +34,8 @@ def add_arguments(drill: argparse.ArgumentParser) -> None:
         " do, and asks. It causes only what you have the right to cause. A service with one engine or router is"
         " interrupted only with --yes-interrupt. No node is cordoned, and `spec.replicas` stays: fewer engines are an"
         " annotation with a deadline, which the operator keeps also after this command was killed. In the cluster,"
-        " requests go to the Service, otherwise through the API server to routers, as with `infd chat`. Exit status 1:"
+        " requests go to the Service, otherwise through the API server to routers, as with `infd chat`; where a"
+        " ModelGateway is before the model and `roll-gateway` among the faults, to that gateway. Exit status 1:"
         " more was lost than promised, a fault did not heal, or the drill was refused."
     )
     drill.epilog = examples(
@@ -62,7 +64,7 @@ def _add_faults(drill: argparse.ArgumentParser) -> None:
     drill.add_argument(
         "--faults",
         type=_faults,
-        default=DRILLED,
+        default=None,
         metavar="FAULT,…",
         help=f"which; default: all you may cause, of {', '.join(DRILLED)}",
     )
@@ -82,7 +84,11 @@ def _add_way(drill: argparse.ArgumentParser) -> None:
         "--yes-interrupt", action="store_true", help="also faults that interrupt the service or let requests wait"
     )
     drill.add_argument(
-        "--url", default="", metavar="URL", help="of the service, where this machine can reach it, such as an Ingress"
+        "--url",
+        default="",
+        metavar="URL",
+        help="of the service, where this machine can reach it, such as an Ingress; of its gateway with `roll-gateway`"
+        " in --faults",
     )
     drill.add_argument(
         "--heal-timeout",

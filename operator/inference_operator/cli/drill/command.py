@@ -16,15 +16,17 @@ from textwrap import fill
 
 from aiohttp import BaseConnector, ClientError, UnixConnector
 
+from inference_operator.api.model_gateway import ModelGatewaySpec
 from inference_operator.api.resource import Resource, resource
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.cli.chat.client import served_model, service_key, targets
 from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, operators
-from inference_operator.cli.drill import RATE
+from inference_operator.cli.drill import DRILLED, RATE
 from inference_operator.cli.drill.answer import CheckedAnswer
 from inference_operator.cli.drill.faults import DrilledService, NotHealedError, ObstacleError, Pods, obstacle
+from inference_operator.cli.drill.gateway import NoGatewayError, gateway_before
 from inference_operator.cli.drill.load import Connectors, LoadPhase, NumberedLoad, tcp
 from inference_operator.cli.drill.promises import PROMISES, Fault, Limits
 from inference_operator.cli.drill.report import (
@@ -37,6 +39,7 @@ from inference_operator.cli.drill.report import (
     verdict,
     verdict_words,
 )
+from inference_operator.cli.gateway.command import Gateway
 from inference_operator.cli.operator_settings import operator_of
 from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError, harmless
@@ -47,7 +50,7 @@ from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import PodPort, PortForward
 from inference_operator.kube.proxy import in_cluster
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.objects.names import NAME_LABEL, ROUTER, answers_clients, component_of, is_role
+from inference_operator.objects.names import GATEWAY, NAME_LABEL, ROUTER, answers_clients, component_of, is_role
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.router.waiting import COLD_START_STEPS
 from inference_operator.sizing.serving import Load as MeanLoad
@@ -122,11 +125,34 @@ class Intent:
     """Requests per second that one engine carries by its plan; None if that is not known."""
     faults: Sequence[Fault]
     skipped: Sequence[Skipped]
+    gateway: Gateway | None
+    """The gateway that requests go through."""
+    url: str
+    """That of the command line; empty: the drill finds its way."""
+
+    @property
+    def way(self) -> str:
+        """Where requests go."""
+        through = f"the gateway {self.gateway.key.name}" if self.gateway else ""
+        if self.url:
+            return f"to {self.url}{f', which is to be {through}' if through else ''}"
+        return f"{'' if in_cluster() else 'through the API server '}to {through or 'its own address'}"
+
+    @property
+    def limits(self) -> Limits:
+        """What the service sets, and the gateway before it, which ends answers too."""
+        assert isinstance(self.found.spec, Spec), "a service with ready engines"  # noqa: S101 - for the type
+        own, before = limits_of(self.found.spec), self.gateway.spec if self.gateway else None
+        if not isinstance(before, ModelGatewaySpec):
+            return own
+        return replace(own, drain=min(own.drain, before.drain_timeout.total_seconds()))
 
     def words(self) -> Sequence[str]:
         key, engines, routers = self.found.key, len(self.pods.serving), len(self.pods.ready_routers)
         carried = f"about {self.carried:.2g} of them" if self.carried else "an unknown number of them"
-        load = f"{self.rate:g} requests/s of {TOKENS} tokens beside real traffic; one engine carries {carried}"
+        load = (
+            f"{self.rate:g} requests/s of {TOKENS} tokens {self.way}, beside real traffic; one engine carries {carried}"
+        )
         return [
             f"Drill of {key.namespace}/{key.name} ({engines} engines, {routers} routers), seed {self.seed}:",
             f"  load: {load}",
@@ -142,6 +168,7 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
         raise RefusedError(problem)
     seed = SystemRandom().randrange(10**6) if options.seed is None else options.seed
     random = Random(seed)  # noqa: S311 - which pods to choose
+    gateway, no_gateway = await _gateway(cluster, found, options)
     system = operator_of(await operators(cluster) or (), found.key.namespace)
     service = DrilledService(
         api,
@@ -151,18 +178,21 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
         system=system["metadata"]["namespace"] if system else "",
         limit_seconds=options.heal_timeout,
         interrupts=options.yes_interrupt,
+        gateway=gateway.key.name if gateway else "",
     )
     pods = await service.pods()
     if not pods.serving:
         name = found.key.name
         raise RefusedError(f"{name} has no ready engine. `infd status {name}` shows the cause.")
     faults, skipped = [], []
-    for fault in options.faults:
-        why = obstacle(fault, live, pods, interrupts=options.yes_interrupt) or await service.missing_right(fault)
+    for fault in options.faults or DRILLED:
+        why = no_gateway if fault is Fault.ROLL_GATEWAY else ""
+        why = why or obstacle(fault, live, pods, interrupts=options.yes_interrupt) or await service.missing_right(fault)
         (skipped.append(Skipped(fault, why)) if why else faults.append(fault))
     random.shuffle(faults)
     carried = await _carried(cluster, found)
-    intent = Intent(found, pods, seed, rate_of(options.rate, carried), carried, faults, skipped)
+    rate, through = rate_of(options.rate, carried), gateway if Fault.ROLL_GATEWAY in faults else None
+    intent = Intent(found, pods, seed, rate, carried, faults, skipped, through, options.url)
     said = sys.stdout if options.output == "table" else sys.stderr
     columns = shutil.get_terminal_size((WIDTH, 0)).columns
     for line in map(harmless, intent.words()):
@@ -177,6 +207,18 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
         raise RefusedError("Nothing was done.")
     report = await _Drill(api, cluster, service, intent, options).report()
     return _told(report, options.output)
+
+
+async def _gateway(cluster: KubeCluster, found: Resource, options: argparse.Namespace) -> tuple[Gateway | None, str]:
+    """The gateway before a service, or why there is none whose pods may be replaced."""
+    if options.url and not options.faults:
+        return None, "--url may lead past it. Name it in --faults if the URL is that of the gateway."
+    if options.faults and Fault.ROLL_GATEWAY not in options.faults:
+        return None, ""
+    try:
+        return await gateway_before(cluster, found.key, options.model or served_model(found)), ""
+    except NoGatewayError as error:
+        return None, str(error)
 
 
 def _told(report: DrillReport, form: str) -> int:
@@ -242,8 +284,7 @@ class _Drill:
 
     async def report(self) -> DrillReport:
         intent, found = self.intent, self.intent.found
-        assert isinstance(found.spec, Spec), "a service with ready engines"  # noqa: S101 - for the type
-        limits, began = limits_of(found.spec), datetime.now(UTC)
+        limits, began = intent.limits, datetime.now(UTC)
         async with self._load(limits) as load:
             origin = time.monotonic()
             phase = LoadPhase(rate=intent.rate)
@@ -274,6 +315,7 @@ class _Drill:
             skipped=[*intent.skipped, *self.skipped, *late],
             unlogged=sorted(self.unlogged),
             logs=self.logs,
+            way=intent.way,
         )
 
     async def _faults(self, origin: float) -> None:
@@ -303,7 +345,7 @@ class _Drill:
     async def _load(self, limits: Limits) -> AsyncIterator[NumberedLoad]:
         """The load, once the service has answered a question without it."""
         found, options = self.intent.found, self.options
-        key = await service_key(self.cluster, found, options.key_from)
+        key = await service_key(self.cluster, self.intent.gateway or found, options.key_from)
         async with self._way() as (url, connectors):
             load = NumberedLoad(
                 url,
@@ -317,19 +359,23 @@ class _Drill:
             try:
                 await load.meet()
             except (ClientError, OSError, TimeoutError) as error:
-                raise RefusedError(f"{found.key.name} does not answer a first request: {error}") from error
+                raise RefusedError(
+                    f"{found.key.name} does not answer a first request {self.intent.way}: {error}"
+                ) from error
             yield load
 
     @asynccontextmanager
     async def _way(self) -> AsyncIterator[tuple[str, Connectors]]:
         """The URL of the service, and what connects to it: through the API server, each request has a connection."""
-        found = self.intent.found
-        if url := self.options.url or (found.status.url if in_cluster() else ""):
+        found, gateway = self.intent.found, self.intent.gateway
+        if url := self.options.url or ((gateway or found).status.url if in_cluster() else ""):
             yield url.rstrip("/").removesuffix("/v1"), tcp
             return
 
         async def ready() -> Sequence[PodPort]:
-            pods = (await self.service.pods()).all
+            if gateway:
+                return targets((await self.service.pods()).gateways)
+            pods = [pod for pod in (await self.service.pods()).all if pod.component != GATEWAY]
             bypasses = isinstance(found.spec, Spec) and found.spec.router.strategy is RouterStrategy.EXTERNAL
             return targets([pod for pod in pods if bypasses or not is_role(pod.component)])
 
@@ -353,7 +399,8 @@ class _Drill:
             return
         key = self.intent.found.key
         try:
-            for pod in (await self.service.pods()).routers:
+            pods = await self.service.pods()
+            for pod in (*pods.routers, *pods.gateways):
                 path = f"{Ref(POD, key.namespace, pod.name).path}/log"
                 text = await self.api.text(path, POD, query={"container": ROUTER, "sinceSeconds": str(LOG_SECONDS)})
                 self.unlogged = {one for one in self.unlogged if one not in text}

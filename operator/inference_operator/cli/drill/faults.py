@@ -1,7 +1,8 @@
 """The faults of `infd drill`: what each needs, how it is caused, and when it has healed.
 
-Nothing of them stays: pods are deleted or evicted, rollouts are those of `infd restart`, and fewer engines are an
-annotation with a deadline that the operator keeps (`api/drill.py`).
+Nothing of them stays: pods are deleted or evicted, rollouts are those of `infd restart`, that of a gateway is what
+`kubectl rollout restart` does, and fewer engines are an annotation with a deadline that the operator keeps
+(`api/drill.py`).
 """
 
 import asyncio
@@ -30,8 +31,17 @@ from inference_operator.cli.parser import RefusedError
 from inference_operator.controller.cluster import ClusterError, NotFoundError
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
-from inference_operator.objects.names import NAME_LABEL, ROUTER, answers_clients, component_of, is_role
+from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, POD, Manifest, Ref
+from inference_operator.objects.names import (
+    GATEWAY,
+    NAME_LABEL,
+    ROUTER,
+    answers_clients,
+    component_of,
+    is_role,
+    selector_text,
+    workload_name,
+)
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.pod import PodView, pod_view
 
@@ -46,11 +56,15 @@ RIGHTS: Mapping[Fault, Sequence[Right]] = {
     Fault.DRAIN_NODE: (Right("create", "pods/eviction"),),
     Fault.SCALE_DOWN: (_PATCH,),
     Fault.TO_ZERO: (_PATCH,),
+    Fault.ROLL_GATEWAY: tuple(Right(verb, DEPLOYMENT.plural, DEPLOYMENT.group) for verb in ("get", "patch")),
 }
 """Of the operator's namespace for its end, otherwise of the resource's."""
 OF_ENGINES = frozenset({Fault.ROLL_ENGINES, Fault.DELETE_ENGINE, Fault.DRAIN_NODE, Fault.SCALE_DOWN})
 OF_ROUTERS = frozenset({Fault.ROLL_ROUTERS, Fault.DELETE_ROUTER, Fault.DRAIN_NODE})
+OF_GATEWAYS = frozenset({Fault.ROLL_GATEWAY, Fault.DRAIN_NODE})
 SEVERAL = 2
+RESTARTED = "kubectl.kubernetes.io/restartedAt"
+"""The annotation of `kubectl rollout restart` (Kubernetes 1.36, kubectl/pkg/polymorphichelpers/objectrestarter.go)."""
 DRILL_MANAGER = f"{FIELD_MANAGER}-drill"
 ASK_SECONDS = 60.0
 """Deadline of fewer engines, which is put off again and again: a drill that is killed leaves them for this long."""
@@ -65,6 +79,8 @@ class Pods:
     engines: Sequence[EngineView]
     """Also those that compute prompts for the others."""
     routers: Sequence[PodView]
+    gateways: Sequence[PodView] = ()
+    """Of the gateway before it; none without one."""
 
     @property
     def answering(self) -> Sequence[EngineView]:
@@ -76,14 +92,22 @@ class Pods:
 
     @property
     def ready_routers(self) -> Sequence[PodView]:
-        return [pod for pod in self.routers if pod.ready and not pod.terminating]
+        return _ready(self.routers)
+
+    @property
+    def ready_gateways(self) -> Sequence[PodView]:
+        return _ready(self.gateways)
 
     @property
     def all(self) -> Sequence[PodView]:
-        return [*(pod for one in self.engines for pod in one.pods), *self.routers]
+        return [*(pod for one in self.engines for pod in one.pods), *self.routers, *self.gateways]
 
     def on(self, node: str) -> Sequence[PodView]:
         return [pod for pod in self.all if pod.node == node and not pod.terminating]
+
+
+def _ready(pods: Sequence[PodView]) -> Sequence[PodView]:
+    return [pod for pod in pods if pod.ready and not pod.terminating]
 
 
 def obstacle(fault: Fault, live: Manifest, pods: Pods, *, interrupts: bool) -> str:
@@ -94,21 +118,31 @@ def obstacle(fault: Fault, live: Manifest, pods: Pods, *, interrupts: bool) -> s
 def _obstacles(fault: Fault, live: Manifest, pods: Pods, *, interrupts: bool) -> Iterator[str]:
     engines, routers = len(pods.serving), len(pods.ready_routers)
     edit = {Fault.ROLL_ENGINES: RESTART["engines"], Fault.ROLL_ROUTERS: RESTART["routers"]}.get(fault)
-    if is_paused(live) and fault is not Fault.END_OPERATOR:
+    if is_paused(live) and fault not in {Fault.END_OPERATOR, Fault.ROLL_GATEWAY}:
         yield PAUSED
     if edit and (why := edit.forbids(live)):
         yield why.partition("\n")[0]
     if fault in {Fault.ROLL_ROUTERS, Fault.DELETE_ROUTER} and not routers:
         yield "no router is ready."
+    if fault is Fault.ROLL_GATEWAY and not pods.ready_gateways:
+        yield "no pod of the gateway is ready."
     if fault is Fault.SCALE_DOWN and engines < SEVERAL:
         yield "it needs two engines."
     if fault is Fault.DRAIN_NODE and (engines < SEVERAL or routers == 1):
         yield "a budget keeps the only one until its node is cordoned, and the drill cordons no node."
-    if interrupts:
-        return
-    for part, among, number in (("engine", OF_ENGINES, engines), ("router", OF_ROUTERS, routers)):
+    if not interrupts:
+        yield from _interruptions(fault, pods)
+
+
+def _interruptions(fault: Fault, pods: Pods) -> Iterator[str]:
+    numbers = (
+        ("a service of one engine", OF_ENGINES, len(pods.serving)),
+        ("a service of one router", OF_ROUTERS, len(pods.ready_routers)),
+        ("a gateway of one pod", OF_GATEWAYS, len(pods.ready_gateways) if pods.gateways else SEVERAL),
+    )
+    for what, among, number in numbers:
         if fault in among and number < SEVERAL:
-            yield f"it interrupts a service of one {part}. --yes-interrupt causes it."
+            yield f"it interrupts {what}. --yes-interrupt causes it."
     if fault is Fault.TO_ZERO:
         yield "requests wait until an engine has started. --yes-interrupt causes it."
 
@@ -132,6 +166,7 @@ class DrilledService:
         random: what it chooses pods and nodes by.
         limit_seconds: how long a fault may take to heal.
         interrupts: whether a fault may interrupt the service.
+        gateway: the name of the gateway before it; empty: there is none.
     """
 
     def __init__(
@@ -144,7 +179,9 @@ class DrilledService:
         system: str = "",
         limit_seconds: float,
         interrupts: bool = False,
+        gateway: str = "",
     ) -> None:
+        self._gateway = gateway
         self._api, self._cluster, self._ref, self._random = api, cluster, ref, random
         self._interrupts = interrupts
         self._system = system or SYSTEM_NAMESPACE
@@ -158,6 +195,7 @@ class DrilledService:
             Fault.DRAIN_NODE: self._drain,
             Fault.SCALE_DOWN: lambda pods: self._with_fewer(len(pods.serving) - 1),
             Fault.TO_ZERO: lambda _: self._with_fewer(0),
+            Fault.ROLL_GATEWAY: lambda pods: self._roll_gateway(pods.gateways),
         }
 
     async def missing_right(self, fault: Fault) -> str:
@@ -169,11 +207,14 @@ class DrilledService:
         return ""
 
     async def pods(self) -> Pods:
-        listed = self._cluster.each(POD, namespace=self._ref.namespace, labels=f"{NAME_LABEL}={self._ref.name}")
-        views = [pod_view(pod, component=component_of(pod)) async for pod in listed]
-        return Pods(
-            engines_of(pod for pod in views if is_role(pod.component)), [p for p in views if p.component == ROUTER]
-        )
+        views = await self._pods_of(f"{NAME_LABEL}={self._ref.name}")
+        gateways = await self._pods_of(selector_text(self._gateway, GATEWAY)) if self._gateway else ()
+        engines = engines_of(pod for pod in views if is_role(pod.component))
+        return Pods(engines, [pod for pod in views if pod.component == ROUTER], gateways)
+
+    async def _pods_of(self, labels: str) -> Sequence[PodView]:
+        listed = self._cluster.each(POD, namespace=self._ref.namespace, labels=labels)
+        return [pod_view(pod, component=component_of(pod)) async for pod in listed]
 
     async def cause(self, fault: Fault) -> str:
         """Cause a fault, and wait until it has healed; returns what was done.
@@ -200,15 +241,18 @@ class DrilledService:
                 await edited(self._api, applied_edit(live, {}), DRILL_MANAGER)
 
     async def _await_as_before(self, before: Pods, spec: Spec | Refusal) -> None:
-        """Wait until as many engines and routers are ready as before, and none of them is ending."""
+        """Wait until as many engines, routers and pods of a gateway are ready as before, and none of them is ending."""
         scaling = spec.autoscaling if isinstance(spec, Spec) else None
         engines = min(len(before.serving), max(1, scaling.min_replicas)) if scaling else len(before.serving)
 
-        def healed(now: Pods) -> bool:
-            ending = any(pod.terminating for pod in now.all)
-            return len(now.serving) >= engines and len(now.ready_routers) >= len(before.ready_routers) and not ending
+        routers, gateways = len(before.ready_routers), len(before.ready_gateways)
 
-        await self._await(healed, f"{engines} engines and {len(before.ready_routers)} routers are ready again")
+        def healed(now: Pods) -> bool:
+            ready = len(now.ready_routers) >= routers and len(now.ready_gateways) >= gateways
+            return ready and len(now.serving) >= engines and not any(pod.terminating for pod in now.all)
+
+        also = f", and {gateways} pods of the gateway" if gateways else ""
+        await self._await(healed, f"{engines} engines and {routers} routers are ready again{also}")
 
     async def _await(self, is_so: Callable[[Pods], bool], what: str) -> None:
         async def look() -> bool:
@@ -237,6 +281,14 @@ class DrilledService:
         await edited(self._api, applied_edit(live, edit.spec(live)), edit.field_manager)
         await self._await_gone(old)
         return f"{len(old)} {part} were replaced"
+
+    async def _roll_gateway(self, old: Sequence[PodView]) -> str:
+        ref = Ref(DEPLOYMENT, self._ref.namespace, workload_name(self._gateway, GATEWAY))
+        live = await live_of(self._cluster, ref.namespace, ref.name, ref.kind)
+        restarted = {"annotations": {RESTARTED: self._api.clock.now().isoformat(timespec="seconds")}}
+        await edited(self._api, applied_edit(live, {"template": {"metadata": restarted}}), DRILL_MANAGER)
+        await self._await_gone(old)
+        return f"{len(old)} pods of {self._gateway} were replaced"
 
     async def _delete(self, among: Sequence[PodView]) -> str:
         pod = self._random.choice(sorted(among, key=lambda one: one.name))

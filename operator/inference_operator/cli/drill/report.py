@@ -72,6 +72,8 @@ class DrillReport:
     """IDs of errors that no router's log has."""
     logs: str = ""
     """Why the logs of routers were not looked into; empty if they were."""
+    way: str = ""
+    """Where its requests went."""
     form: int = FORM
 
     @property
@@ -242,6 +244,8 @@ def _lines(report: DrillReport, judged: Verdict) -> Iterator[str]:
         f" {judged.rejected:,} rejected"
     )
     yield f"longest time without an answer: {judged.gap:.1f} s"
+    if report.way:
+        yield f"requests went {report.way}"
     yield ""
     yield from table([("SPAN", "AT", "TOOK", "REQUESTS", "LOST", "P50", "P99"), *map(_row, judged.spans)])
     for one in judged.findings[:SHOWN]:

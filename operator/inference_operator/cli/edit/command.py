@@ -123,7 +123,7 @@ async def edited(api: Api, body: Manifest, field_manager: str) -> Manifest:
     try:
         return await api.request("PATCH", ref.path, ref.kind, query=query, body=body)
     except ForbiddenError as error:
-        right = "The command needs the right to patch InferenceDeployments"
+        right = f"The command needs the right to patch {ref.kind.name}s"
         raise RefusedError(f"you may not edit it. {right}: {error.cause}") from error
     except (ConflictError, RejectedError) as error:
         raise RefusedError(f"the API server refuses the edit: {error.cause}") from error

@@ -53,8 +53,7 @@ def list_gateways(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 def show(options: argparse.Namespace, _: EngineRegistry) -> int:
     async def read(_: Api, cluster: KubeCluster, live: Manifest) -> tuple[Gateway, Mapping[str, str]]:
-        held = await cluster.get(Ref(CONFIG_MAP, options.namespace, model_list_name(options.name)))
-        return MODEL_GATEWAY_API.parse(live), listed(str(mapping(held or {}, "data").get(ADVERTISED, "")))
+        return MODEL_GATEWAY_API.parse(live), await values_of(cluster, options.namespace, options.name)
 
     found, values = ClusterCommand(options).run_for(options.name, read, MODEL_GATEWAY)
     names = {name: answerers(value) for name, value in values.items()}
@@ -66,6 +65,12 @@ def show(options: argparse.Namespace, _: EngineRegistry) -> int:
         urls = [one for one in (found.status.url, *found.status.external_urls) if one]
         print(harmless("\n".join([*head, *urls, "", *table(rows)])))
     return 0 if _is_ready(found) else EXIT_REFUSED
+
+
+async def values_of(cluster: KubeCluster, namespace: str, gateway: str) -> Mapping[str, str]:
+    """Where a gateway sends the requests for each name."""
+    held = await cluster.get(Ref(CONFIG_MAP, namespace, model_list_name(gateway)))
+    return listed(str(mapping(held or {}, "data").get(ADVERTISED, "")))
 
 
 def answerers(value: str) -> str:
