@@ -16,6 +16,8 @@ from http import HTTPStatus
 from pathlib import Path
 from random import Random
 from secrets import token_urlsafe
+from typing import Any
+from urllib.request import urlopen
 
 from e2e import images
 from e2e.deploy import stack
@@ -67,7 +69,7 @@ class FaultBed:
 
     def __post_init__(self) -> None:
         self._causes = {
-            **{fault: partial(self._drilled, fault) for fault in DRILLED},
+            **{fault: partial(drilled, self.served, fault, gateway=GATEWAY) for fault in DRILLED},
             Fault.BAD_ROLLOUT: self._bad_rollout,
             Fault.UPGRADE_OPERATOR: self._upgrade_operator,
             Fault.RENEW_CERTIFICATE: self._renew_certificate,
@@ -77,6 +79,7 @@ class FaultBed:
             Fault.STOP_ETCD: partial(self._stop, "etcd"),
             Fault.STOP_DNS: self._stop_dns,
             Fault.SLOW_DISK: self._slow_disk,
+            Fault.FULL_DISK: self._full_disk,
             Fault.DROP_PACKETS: self._drop_packets,
             Fault.KILL_ENGINE: lambda random: self._kill(random, "engine"),
             Fault.KILL_ROUTER_PROCESS: lambda random: self._kill(random, "router", "gateway"),
@@ -116,28 +119,6 @@ class FaultBed:
 
     def _pods(self, component: str) -> dict[str, str]:
         return (self.gateway if component == "gateway" else self.served).pods(component)
-
-    def _drilled(self, fault: Fault, random: Random) -> str:
-        async def cause() -> str:
-            client = await connect(self.cluster.kubeconfig)
-            api = Api(client)
-            try:
-                ref = Ref(INFERENCE_DEPLOYMENT, self.served.namespace, NAME)
-                service = DrilledService(
-                    api,
-                    KubeCluster(api),
-                    ref,
-                    random,
-                    system=stack.SYSTEM,
-                    limit_seconds=HEAL_SECONDS,
-                    interrupts=True,
-                    gateway=GATEWAY,
-                )
-                return await service.cause(fault)
-            finally:
-                await client.close()  # type: ignore[no-untyped-call]
-
-        return asyncio.run(cause())
 
     def _patch(self, kind: str, name: str, spec: object) -> None:
         self.served.kubectl("patch", kind, name, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
@@ -245,6 +226,18 @@ class FaultBed:
             group.rmdir()
         return f"{BYTES_PER_SECOND // 1024} KiB/s for {2 * SECONDS:g} s"
 
+    def _full_disk(self, _: Random) -> str:
+        """Have etcd believe that its room is used up: what it then does is what it does before the disk is full."""
+        [etcd] = self._running("etcd")
+        options = (etcd / "cmdline").read_text().split("\0")
+        url = next(one.partition("=")[2] for one in options if one.startswith("--listen-client-urls="))
+        try:
+            set_alarm(url, "ACTIVATE")
+            time.sleep(SECONDS)
+        finally:
+            set_alarm(url, "DEACTIVATE")
+        return f"etcd refused to write for {SECONDS:g} s"
+
     def _drop_packets(self, random: Random) -> str:
         router = random.choice(sorted(self.served.pods("router")))
         engine, address = random.choice(sorted(self.served.pods("engine").items()))
@@ -266,10 +259,32 @@ class FaultBed:
         return self.served.kubectl("get", "pod", pod, names).split()
 
 
+def drilled(served: Served, fault: Fault, random: Random, *, gateway: str) -> str:
+    """Cause a fault as `infd drill` does, and wait until it has healed; returns what was done."""
+
+    async def cause() -> str:
+        client = await connect(served.cluster.kubeconfig)
+        api, ref = Api(client), Ref(INFERENCE_DEPLOYMENT, served.namespace, served.name)
+        limits: dict[str, Any] = {"system": stack.SYSTEM, "limit_seconds": HEAL_SECONDS, "interrupts": True}
+        try:
+            return await DrilledService(api, KubeCluster(api), ref, random, gateway=gateway, **limits).cause(fault)
+        finally:
+            await client.close()  # type: ignore[no-untyped-call]
+
+    return asyncio.run(cause())
+
+
 def new_key(user: str, key: str = "") -> tuple[str, str]:
     """A line of a file of keys, and the key."""
     key = key or f"sk-{token_urlsafe(32)}"
     return f"{user}: {sha256(key.encode()).hexdigest()}", key
+
+
+def set_alarm(url: str, action: str) -> None:
+    """Begin or end what etcd does at its quota (v3.6, Documentation/op-guide/maintenance.md, "Space quota")."""
+    body = json.dumps({"action": action, "alarm": "NOSPACE"}).encode()
+    with urlopen(f"{url}/v3/maintenance/alarm", body, timeout=SECONDS):  # noqa: S310 - of this machine
+        pass
 
 
 def comm(process: Path) -> str:

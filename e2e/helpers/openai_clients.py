@@ -23,24 +23,23 @@ class Answers:
 
 
 @contextmanager
-def openai_clients(served: Served, number: int) -> Iterator[Answers]:
-    """Ask, plain and streamed in turn, until the block ends. A client sends nothing again."""
+def openai_clients(served: Served, number: int, *, gateway: Served | None = None) -> Iterator[Answers]:
+    """Ask, plain and streamed in turn, until the block ends, at a gateway if there is one; nothing is sent again."""
     expected, over, answers = served.complete(PROMPT), Event(), Answers()
     with ThreadPoolExecutor(number) as threads:
         try:
             for _ in range(number):
-                threads.submit(_ask, served, expected, over, answers)
+                threads.submit(_ask, (gateway or served).address, served.name, expected, over, answers)
             yield answers
         finally:
             over.set()
 
 
-def _ask(served: Served, expected: str, over: Event, answers: Answers) -> None:
-    address = f"http://{served.address}/v1"
-    with OpenAI(base_url=address, api_key="none", max_retries=0, timeout=_ANSWER_SECONDS) as client:
+def _ask(address: str, model: str, expected: str, over: Event, answers: Answers) -> None:
+    with OpenAI(base_url=f"http://{address}/v1", api_key="none", max_retries=0, timeout=_ANSWER_SECONDS) as client:
         while not over.is_set():
             try:
-                for text in (_plain(client, served.name), _streamed(client, served.name)):
+                for text in (_plain(client, model), _streamed(client, model)):
                     if text == expected:
                         answers.right += 1
                     else:

@@ -37,6 +37,7 @@ KEY = "0123456789abcdef"
 COMPLETIONS = "/v1/completions"
 BODIES, ALL_BODIES = 3_000, 120_000
 STREAMS = 16
+MODELS = 1_000
 
 
 @dataclass(slots=True)
@@ -336,6 +337,16 @@ async def test_a_model_comes_and_goes_under_streams(gateway: Gateway) -> None:
         target.go_on.set()
     served = {"a": "a", "b": "b", "c": "c", "org/a": "a"}
     assert await asyncio.gather(*streams) == [f"data: {served[name]}\n\ndata: [DONE]\n\n" for name in names]
+
+
+async def test_a_thousand_models_are_listed_and_each_is_reached(gateway: Gateway, say: Say) -> None:
+    served = {f"m{number}": gateway.targets["abc"[number % 3]] for number in range(MODELS)}
+    began = time.monotonic()
+    await gateway.write(*(f"{name} {target.route}" for name, target in served.items()))
+    say(f"{MODELS} models are listed after {time.monotonic() - began:.1f} s")
+    assert served.keys() < set(await gateway.names())
+    answers = await asyncio.gather(*(gateway.post({"model": name}) for name in served))
+    assert [found["from"] for _, found, _ in answers] == [target.name for target in served.values()]
 
 
 async def test_an_alias_divides_by_weight_and_keeps_a_session_at_its_target(gateway: Gateway) -> None:

@@ -101,7 +101,8 @@ class Engine:
             self.metrics.rejected["max_num_queued_reqs"].inc()
             raise QueueFullError
         sequence = Sequence(prompt_tokens(text), length, _blocks(text))
-        request = Request(sequence, zlib.crc32(text.encode()), time.monotonic(), most)
+        seed = zlib.crc32(f"{self.options.names[0]} {text}".encode())
+        request = Request(sequence, seed, time.monotonic(), most)
         self._requests[sequence] = request
         self.batch.waiting.append(sequence)
         self._work.set()
@@ -155,5 +156,5 @@ def _blocks(text: str) -> tuple[int, ...]:
 
 
 def _word(seed: int, number: int) -> str:
-    """The token of an answer with this number; the same for the same prompt."""
+    """The token of an answer with this number; the same for the same model and prompt."""
     return random.Random(seed * 1_000_003 + number).choice(WORDS) + " "  # noqa: S311 - a text, no secret

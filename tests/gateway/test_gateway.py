@@ -34,6 +34,8 @@ OURS = Key(KEY.namespace, NAME, MODEL_GATEWAY)
 LIST = Ref(CONFIG_MAP, KEY.namespace, "models-models")
 PODS = Ref(DEPLOYMENT, KEY.namespace, "models-gateway")
 MODELS = 1_000
+SOON = timedelta(seconds=3)
+"""Of the clock of decisions: the rest of five seconds is the kubelet's, and that of routers, which read again."""
 MOST_ROUNDS = 30
 
 
@@ -199,9 +201,11 @@ async def test_a_thousand_models_are_a_few_writes(world: Gateways) -> None:
     for number in range(MODELS):
         world.model(f"m{number}")
         world.serving(f"m{number}", f"10.0.{number // 250}.{number % 250 + 1}")
+    began = world.now
     writes = [request for request in await world.rest(only=OURS) if request.verb != "status"]
     assert writes.count(Request("apply", LIST)) == 1
     assert len(writes) == 1 + 2
+    assert world.now - began <= SOON
     assert world.listed().count("\n") == MODELS + 1, "their names, and that of the one repository"
     assert world.status_of_gateway()["models"] == MODELS
     assert ("NamesAccepted", "True") in {

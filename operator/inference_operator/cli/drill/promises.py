@@ -30,6 +30,7 @@ class Fault(StrEnum):
     STOP_ETCD = "stop-etcd"
     STOP_DNS = "stop-dns"
     SLOW_DISK = "slow-disk"
+    FULL_DISK = "full-disk"
     DROP_PACKETS = "drop-packets"
     KILL_ENGINE = "kill-engine"
     KILL_ROUTER_PROCESS = "kill-router-process"
@@ -112,6 +113,7 @@ PROMISES: Mapping[Fault, Promise] = {
     Fault.STOP_ETCD: Promise("etcd does not answer"),
     Fault.STOP_DNS: Promise("The cluster's DNS does not answer"),
     Fault.SLOW_DISK: Promise("The disk of etcd, containerd and the kubelets is slow"),
+    Fault.FULL_DISK: Promise("etcd has no room left, and refuses to write"),
     Fault.DROP_PACKETS: Promise("Packets between a router and an engine are dropped for a while"),
     Fault.KILL_ENGINE: Promise("An engine is killed", (BEGUN,), "at once"),
     Fault.KILL_ROUTER_PROCESS: Promise("One of the two HAProxy processes of a router is killed", (BEGUN,), "at once"),
