@@ -199,6 +199,10 @@ def _asked(gateway: Served, model: str) -> str:
     return answer
 
 
+def _await_targets(gateway: Served, wanted: set[str]) -> None:
+    eventually(lambda: _targets(gateway).keys() == wanted, seconds=SECONDS, what=f"{wanted} answer")
+
+
 def change_models(cluster: LocalCluster, gateway: Served) -> None:
     """A model comes, gets another name, is weighted, and goes."""
     before = _pods(gateway)
@@ -207,10 +211,7 @@ def change_models(cluster: LocalCluster, gateway: Served) -> None:
         assert _asked(gateway, LATE) != _asked(gateway, CHEAP)
         for weights in ({"tiny": 0, "twin": 1}, {"tiny": 1, "twin": 1}, {"tiny": 1, "twin": 0}):
             _aliases(gateway, **weights)
-            wanted = {name for name, weight in weights.items() if weight}
-            eventually(
-                lambda wanted=wanted: _targets(gateway).keys() == wanted, seconds=SECONDS, what=f"{wanted} answer"
-            )  # type: ignore[misc]
+            _await_targets(gateway, {name for name, weight in weights.items() if weight})
         late.kubectl("patch", "infd", LATE, "--type=merge", '--patch={"spec": {"model": {"servedName": "renamed"}}}')
         _await_listed(gateway, "renamed")
         _await_listed(gateway, LATE, listed=False)
