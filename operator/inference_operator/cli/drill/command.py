@@ -26,7 +26,6 @@ from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, op
 from inference_operator.cli.drill import DRILLED, RATE
 from inference_operator.cli.drill.answer import CheckedAnswer
 from inference_operator.cli.drill.faults import DrilledService, NotHealedError, ObstacleError, Pods, obstacle
-from inference_operator.cli.drill.gateway import NoGatewayError, gateway_before
 from inference_operator.cli.drill.load import Connectors, LoadPhase, NumberedLoad, tcp
 from inference_operator.cli.drill.promises import PROMISES, Fault, Limits
 from inference_operator.cli.drill.report import (
@@ -39,7 +38,7 @@ from inference_operator.cli.drill.report import (
     verdict,
     verdict_words,
 )
-from inference_operator.cli.gateway.command import Gateway
+from inference_operator.cli.gateway.command import Gateway, NoGatewayError, gateway_before
 from inference_operator.cli.operator_settings import operator_of
 from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError, harmless
@@ -193,6 +192,16 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
     carried = await _carried(cluster, found)
     rate, through = rate_of(options.rate, carried), gateway if Fault.ROLL_GATEWAY in faults else None
     intent = Intent(found, pods, seed, rate, carried, faults, skipped, through, options.url)
+    _say(intent, options)
+    if not faults:
+        raise RefusedError("There is no fault that may be caused.")
+    if not options.yes and not await is_agreed("Go on?"):
+        raise RefusedError("Nothing was done.")
+    report = await _Drill(api, cluster, service, intent, options).report()
+    return _told(report, options.output)
+
+
+def _say(intent: Intent, options: argparse.Namespace) -> None:
     said = sys.stdout if options.output == "table" else sys.stderr
     columns = shutil.get_terminal_size((WIDTH, 0)).columns
     for line in map(harmless, intent.words()):
@@ -201,12 +210,6 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
             file=said,
             flush=True,
         )
-    if not faults:
-        raise RefusedError("There is no fault that may be caused.")
-    if not options.yes and not await is_agreed("Go on?"):
-        raise RefusedError("Nothing was done.")
-    report = await _Drill(api, cluster, service, intent, options).report()
-    return _told(report, options.output)
 
 
 async def _gateway(cluster: KubeCluster, found: Resource, options: argparse.Namespace) -> tuple[Gateway | None, str]:

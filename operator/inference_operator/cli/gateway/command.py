@@ -9,11 +9,12 @@ from inference_operator.api.resource import Resource
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.output import manifest_text, table
 from inference_operator.cli.parser import EXIT_REFUSED, harmless
+from inference_operator.controller.cluster import ForbiddenError, NotFoundError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.gateway.names import listed
+from inference_operator.gateway.names import holder_of, listed
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import CONFIG_MAP, MODEL_GATEWAY, Manifest, Ref
+from inference_operator.manifest import CONFIG_MAP, MODEL_GATEWAY, Key, Manifest, Ref
 from inference_operator.objects.adapter_list import ADVERTISED
 from inference_operator.objects.names import model_list_name
 from inference_operator.views.raw import mapping
@@ -71,6 +72,26 @@ async def values_of(cluster: KubeCluster, namespace: str, gateway: str) -> Mappi
     """Where a gateway sends the requests for each name."""
     held = await cluster.get(Ref(CONFIG_MAP, namespace, model_list_name(gateway)))
     return listed(str(mapping(held or {}, "data").get(ADVERTISED, "")))
+
+
+class NoGatewayError(Exception):
+    """No gateway is before a service; the message says why."""
+
+
+async def gateway_before(cluster: KubeCluster, service: Key, model: str) -> Gateway:
+    """The first gateway by name whose requests for a model all go to a service; raises `NoGatewayError`."""
+    try:
+        found = [MODEL_GATEWAY_API.parse(one) async for one in cluster.each(MODEL_GATEWAY, namespace=service.namespace)]
+        for gateway in sorted(found, key=lambda one: one.key.name):
+            values = await values_of(cluster, service.namespace, gateway.key.name)
+            if holder_of(values.get(model, "")) == service.name:
+                return gateway
+    except NotFoundError as error:
+        raise NoGatewayError("this cluster has no ModelGateways.") from error
+    except ForbiddenError as error:
+        rights = "you need the rights to list modelgateways and to get configmaps"
+        raise NoGatewayError(f"{rights} in the namespace `{service.namespace}`.") from error
+    raise NoGatewayError(f"no ModelGateway sends all requests for `{model}` to {service.name}.")
 
 
 def answerers(value: str) -> str:
