@@ -25,8 +25,24 @@ RULE = "inference_operator_engines_wanted"
 LONGEST = "q" * MAX_NAME_LENGTH
 
 
-def query(*, name: str = "qwen", target: float = 32.0, external: bool = False, metrics: EngineSeries = SERIES) -> str:
-    return engines_query(Key("a", name), "engine", target, bypasses_routers=external, metrics=metrics)
+def query(
+    *,
+    name: str = "qwen",
+    target: float = 32.0,
+    external: bool = False,
+    metrics: EngineSeries = SERIES,
+    least: float = 0.0,
+    groups: bool = False,
+) -> str:
+    return engines_query(
+        Key("a", name),
+        "engine",
+        target,
+        bypasses_routers=external,
+        metrics=metrics,
+        least_seconds=least,
+        has_groups=groups,
+    )
 
 
 def router(sessions: int, *, name: str = "qwen", pod: str = "6f9c8d7b54-x2k9p", namespace: str = "a") -> dict[str, str]:
@@ -86,6 +102,13 @@ STEADY = engines(3, running=17, finished=51)
 LOADED = engines(2, running=40, waiting=10, finished=80)
 """80 running, 160 finished in a minute: 30 s for each."""
 
+GROUPED = {
+    series: values
+    for number in range(2)
+    for series, values in _named(f"qwen-engine-{number}-0", engine(number, running=40, waiting=10, finished=80)).items()
+}
+"""The same in two groups."""
+
 CASES: dict[str, tuple[str, Mapping[str, str], float | None]] = {
     "a request held at zero engines": (query(), router(1), 1 / 32),
     "many requests held at zero engines": (query(), router(100), 100 / 32),
@@ -133,6 +156,31 @@ CASES: dict[str, tuple[str, Mapping[str, str], float | None]] = {
     "engines that count only what runs": (
         query(external=True, metrics=EngineSeries(running=SERIES.running)),
         LOADED,
+        (64 / 0.85 + 16) / 32,
+    ),
+    "prompts that bind, of which few are in engines": (
+        query(target=9.0, least=0.3),
+        router(3) | engines(2, running=1, finished=1800),
+        60 * 0.3 / 0.85 / 9,
+    ),
+    "prompts that bind, in full engines": (
+        query(target=9.0, least=0.3),
+        router(40) | engines(2, running=9, finished=1800),
+        (18 / 0.85 + 22 * 0.3 / 30) / 9,
+    ),
+    "prompts that bind, before any has finished": (
+        query(target=9.0, least=0.3),
+        router(3) | engines(2, running=1),
+        3 / 0.85 / 9,
+    ),
+    "groups, of whose pods the first one has series": (
+        query(groups=True),
+        router(100) | GROUPED | _named("qwen-engine-0-1", engine(0, running=99)),
+        (64 / 0.85 + 36) / 32,
+    ),
+    "a group beside an engine that is none": (
+        query(groups=True, external=True),
+        engine(0, running=40, finished=80) | _named("qwen-engine-0-0", engine(1, running=40, finished=80)),
         (64 / 0.85 + 16) / 32,
     ),
     "a fractional target": (query(target=12.5), router(10) | STEADY, 10 / 0.85 / 12.5),

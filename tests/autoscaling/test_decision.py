@@ -311,6 +311,21 @@ def test_more_queued_requests_after_any_history_never_want_fewer_engines(
     assert wanted[0] <= wanted[1]
 
 
+@given(histories(), st.floats(1, 1200), st.floats(1, 4), st.floats(0, 10))
+def test_longer_starts_or_requests_that_take_longer_at_the_target_never_want_fewer_engines(
+    samples: list[ScalingSample], start: float, longer: float, seconds: float
+) -> None:
+    found = []
+    for times in (1.0, longer):
+        limits = replace(SETTINGS, start_seconds=times * start, least_seconds=times * seconds)
+        state, replicas = ScalingState(), 1
+        for sample in samples:
+            decision, state = decide(sample, limits, state, replicas=replicas)
+            replicas = decision.replicas
+        found.append(replicas)
+    assert found[0] <= found[1]
+
+
 @given(st.integers(0, 2**32), st.floats(8, 40), st.sampled_from([0.0, 120.0]))
 @settings(max_examples=10)
 def test_constant_noisy_load_moves_replicas_by_less_than_a_third_and_seldom(

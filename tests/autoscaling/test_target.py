@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.hardware import Device
+from inference_operator.api.status import AutoscalingStatus
+from inference_operator.autoscaling.decision import Bound, Decision, Terms
+from inference_operator.autoscaling.inputs import ScalingResult, corrected_target
 from inference_operator.autoscaling.target import (
     UNKNOWN_TARGET,
+    Target,
     TargetBound,
     target_concurrency,
 )
@@ -130,14 +134,23 @@ def test_a_gpu_too_slow_for_the_objective_says_so_and_keeps_a_useful_target() ->
     assert found.objective.tpot == LEAST_SLACK * lone == pytest.approx(all_, rel=0.02)
 
 
+@pytest.mark.parametrize("decodes", [True, False])
 @given(st.floats(1, 30), st.floats(1, 1.5), st.integers(50, 99))
-def test_a_slower_engine_never_gets_a_larger_target(slow: float, slower: float, percentile: int) -> None:
-    objective = Objective(percentile=percentile)
+def test_a_slower_engine_never_gets_a_larger_target(
+    decodes: bool,  # noqa: FBT001 - a parameter of pytest
+    slow: float,
+    slower: float,
+    percentile: int,
+) -> None:
+    objective, step = Objective(percentile=percentile), replace(STEP, decodes=decodes)
     found = [
-        target_concurrency(replace(PLAN, step=slowed(STEP, factor)), max_num_seqs=1024, objective=objective)
+        target_concurrency(replace(PLAN, step=slowed(step, factor)), max_num_seqs=1024, objective=objective)
         for factor in (slow, slow * slower)
     ]
     assert found[1].concurrency <= found[0].concurrency
+    if found[0].least_seconds and found[1].least_seconds:
+        served = [one.concurrency / one.least_seconds for one in found]
+        assert served[1] <= served[0] * 1.001, "nor more requests in a second"
 
 
 @given(st.lists(st.integers(50, 99), min_size=2, max_size=2).map(sorted))
@@ -234,3 +247,61 @@ def test_a_slower_engine_never_computes_longer_prompts_in_time(slower: float) ->
     engines = [serving_of_plan(plan) for plan in (PLAN, slow)]
     fast, other = (engine.longest_prompt(Load(), Objective()) for engine in engines if engine)
     assert 1732 < other <= fast
+
+
+COMPUTED = Target(20.0, TargetBound.TOKEN_TIME, {TargetBound.TOKEN_TIME: 20.0, TargetBound.SEQUENCES: 256.0})
+RECORDED = AutoscalingStatus(desired_replicas=4, target_concurrency=40, target_factor=0.8)
+"""Another release had computed 50 where this one computes 20."""
+RESULT = ScalingResult(Decision(4, Bound.DEMAND, Terms(), 40), factor=0.5, plan="a")
+
+
+def corrected(
+    recorded: AutoscalingStatus | None,
+    result: ScalingResult | None = None,
+    *,
+    plan: str = "a",
+    is_edited: bool = False,
+) -> Target:
+    return corrected_target(COMPUTED, recorded, result, plan=plan, recorded_plan="a", is_edited=is_edited)
+
+
+@pytest.mark.parametrize(
+    ("found", "target"),
+    [
+        pytest.param(corrected(None), 20, id="new"),
+        pytest.param(corrected(RECORDED), 39.501, id="another formula"),
+        pytest.param(corrected(RECORDED.model_copy(update={"target_concurrency": 16})), 16, id="the same formula"),
+        pytest.param(
+            corrected(RECORDED.model_copy(update={"target_factor": None})), 20, id="no engine has been judged by it"
+        ),
+        pytest.param(
+            corrected(RECORDED.model_copy(update={"target_factor": None, "kept": 99.0})), 39.501, id="judged as right"
+        ),
+        pytest.param(corrected(RECORDED, is_edited=True), 16, id="another objective, with the error of the speed"),
+        pytest.param(corrected(RECORDED, plan="b"), 20, id="another plan"),
+        pytest.param(corrected(RECORDED, RESULT), 10, id="corrected by this process"),
+        pytest.param(
+            corrected(RECORDED.model_copy(update={"target_bound": "targetConcurrency"})), 16, id="the user's, until now"
+        ),
+        pytest.param(corrected(RECORDED.model_copy(update={"target_concurrency": 10**9})), 256, id="impossibly large"),
+        pytest.param(corrected(RECORDED.model_copy(update={"target_concurrency": -9})), 1, id="impossibly small"),
+        pytest.param(corrected(RECORDED.model_copy(update={"target_factor": -1.0})), 39.501, id="impossible factor"),
+    ],
+)
+def test_engines_keep_the_target_by_which_they_were_judged(found: Target, target: float) -> None:
+    assert found.concurrency == pytest.approx(target)
+    assert found.concurrency == pytest.approx(max(1.0, found.computed * found.factor))
+
+
+@given(st.floats(1, 300), st.floats(0.05, 12.0))
+def test_a_restart_of_one_release_changes_no_number_of_the_status(computed: float, factor: float) -> None:
+    first = Target(computed, TargetBound.TOKEN_TIME, {**COMPUTED.bounds, TargetBound.TOKEN_TIME: computed})
+    before = first.corrected(factor)
+    for _ in range(3):
+        recorded = AutoscalingStatus(
+            desired_replicas=1, target_concurrency=round(before.concurrency), target_factor=round(before.factor, 3)
+        )
+        after = corrected_target(first, recorded, None, plan="a", recorded_plan="a", is_edited=False)
+        assert round(after.concurrency) == round(before.concurrency)
+        assert after.factor == pytest.approx(before.factor, abs=0.0006)
+        before = after

@@ -15,7 +15,7 @@ from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTE
 from inference_operator.settings import Capacity
 from inference_operator.views.pod import DELETION_COST_ANNOTATION, GROUP_LABEL, POD_INDEX_LABEL, TRAFFIC_LABEL
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples, TokenCounts
-from tests.controller.world import USER, World
+from tests.controller.world import RESOURCE, USER, World
 from tests.testing.builders import (
     BUDGET_OF_ENGINES,
     CONFIG,
@@ -421,6 +421,31 @@ async def test_the_correction_outlasts_a_restart_and_ends_with_the_plan_that_it_
     after = world.status().autoscaling
     assert after is not None
     assert after.target_factor is None
+
+
+async def test_the_corrected_target_outlasts_a_release_with_another_formula(world: World) -> None:
+    fleet, computed = await computed_target(world)
+    await corrected(fleet, computed / 2, rounds=60)
+    before = world.status().autoscaling
+    assert before is not None
+    assert before.target_concurrency is not None
+    third = before.target_concurrency // 3
+    world.edit(RESOURCE, lambda manifest: manifest["status"]["autoscaling"].update(targetConcurrency=third))
+    await world.restart()
+    await world.settle()
+    after = world.status().autoscaling
+    assert after is not None
+    assert after.target_factor is not None
+    assert after.target_concurrency == third, "engines keep as many requests"
+    await fleet.round(running={"e0": 1})
+    assert world.status().autoscaling == after
+    world.ask(autoscaling={"maxReplicas": 1, "objective": {"tpot": "20ms"}})
+    await world.settle()
+    stricter = world.status().autoscaling
+    assert stricter is not None
+    assert stricter.target_concurrency is not None
+    assert stricter.target_factor == after.target_factor, "an edit changes what is computed"
+    assert stricter.target_concurrency < third
 
 
 @pytest.mark.parametrize(

@@ -283,3 +283,28 @@ def test_a_backlog_of_vllm_alone_counts_with_external_routing() -> None:
     ]
     assert SERIES.waiting in query
     assert "haproxy" not in query
+
+
+def query_of(*, objective: Mapping[str, str] | None = None, parallelism: Mapping[str, int] | None = None) -> str:
+    limits = {"backend": "HPA", "maxReplicas": 8, "objective": objective or {}}
+    raw = inference_deployment(autoscaling=limits, parallelism=dict(parallelism or {}))
+    found: str = built(raw)[HPA]["metadata"]["annotations"]["inference-operator.dev/prometheus-query"]
+    return found
+
+
+def test_the_query_counts_what_engines_finish_where_prompts_bind_them_and_the_first_pods_of_groups() -> None:
+    plain = query_of()
+    strict = query_of(objective={"ttft": "200ms", "tpot": "1s"})
+    grouped = query_of(parallelism={"tensor": 1, "nodes": 2})
+    assert "clamp_min(clamp_max(" in strict
+    assert "clamp_min(clamp_max(" not in plain
+    (pattern,) = set(re.findall(r'pod=~"(qwen-engine-[^"]*)"', grouped))
+    pods = (
+        "qwen-engine-0-0",
+        "qwen-engine-12-0",
+        "qwen-engine-5d4f9b7c6d-aaaa1",
+        "qwen-engine-0-1",
+        "qwen-engine-0-10",
+    )
+    assert [bool(re.fullmatch(pattern, pod)) for pod in pods] == [True, True, True, False, False]
+    assert "|" not in plain, "the rules of engines of one pod stay as they are"

@@ -10,7 +10,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.decision import Decision, ScalingSettings
 from inference_operator.autoscaling.external_state import ExternalState, followed_replicas
-from inference_operator.autoscaling.target import Target
+from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.autoscaling.target_correction import LatencySample
 from inference_operator.sizing.serving import MOST_SPREAD, TYPICAL_LOAD, Load
 from inference_operator.views.engine import EngineView
@@ -128,15 +128,41 @@ def scaling_inputs(
     return ScalingInputs(settings, replicas, bypasses_routers, target, role, plan, share, has_scale)
 
 
-def target_factor(
-    recorded: AutoscalingStatus | None, result: ScalingResult | None, *, plan: str, recorded_plan: str
-) -> float:
-    """The factor by which latencies correct the target concurrency: the latest one of this plan, else 1."""
+def corrected_target(
+    computed: Target,
+    recorded: AutoscalingStatus | None,
+    result: ScalingResult | None,
+    *,
+    plan: str,
+    recorded_plan: str,
+    is_edited: bool,
+) -> Target:
+    """The computed target with its correction: the latest one of this plan, else the recorded one, else none.
+
+    Another release may compute another target from the same. Engines then keep the number of requests by which they
+    were judged, within the rounding of the status, and the factor follows: that of the former formula corrected the
+    former target. After an edit of the specification the factor stays: it tells how wrong the engine's speed is, and
+    the target is computed for another objective.
+
+    Args:
+        is_edited: whether the status was computed from another specification.
+    """
     if result is not None and result.plan == plan:
-        return result.factor
-    if recorded is not None and recorded.target_factor is not None and recorded_plan == plan:
-        return recorded.target_factor
-    return 1.0
+        return computed.corrected(result.factor)
+    if recorded is None or recorded_plan != plan:
+        return computed
+    factor, judged = recorded.target_factor, recorded.target_concurrency
+    found = computed.corrected(1.0 if factor is None else factor)
+    is_unjudged = factor is None and recorded.kept is None
+    if is_edited or is_unjudged or judged is None or recorded.target_bound == TargetBound.REQUESTED:
+        return found
+    kept = min(max(found.concurrency, judged - ROUNDING), judged + ROUNDING)
+    return found if kept == found.concurrency else computed.corrected(kept / computed.computed)
+
+
+ROUNDING = 0.499
+"""Most requests by which the recorded target differs from its own: a little less than half, so that it is rounded to
+the same number again."""
 
 
 def measured_load(recorded: AutoscalingStatus | None, result: ScalingResult | None) -> Load:

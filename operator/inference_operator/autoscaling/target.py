@@ -75,6 +75,15 @@ class Target:
         why = "; ".join([f"bound by {self.bound}", *corrected, *others])
         return f"{self.concurrency:.0f} requests for each engine ({why})"
 
+    def corrected(self, factor: float) -> "Target":
+        """The computed target times a correction, as far as that has an effect; a requested one has none."""
+        if self.bound is TargetBound.REQUESTED:
+            return self
+        is_full = factor > 1 and factor >= self.most_factor
+        bound = min(_WALLS & set(self.bounds), key=lambda name: self.bounds[name]) if is_full else self.bound
+        factor = min(max(factor, 1 / self.computed), self.most_factor)
+        return replace(self, concurrency=max(1.0, self.computed * factor), bound=bound, factor=factor)
+
 
 _DEFAULT_OBJECTIVE = Objective()
 
@@ -86,14 +95,12 @@ def target_concurrency(
     requested: float | None = None,
     objective: Objective = _DEFAULT_OBJECTIVE,
     load: Load = TYPICAL_LOAD,
-    factor: float = 1.0,
 ) -> Target:
-    """The target concurrency of one engine.
+    """The target concurrency of one engine, without a correction.
 
     Args:
         max_num_seqs: sequences that the engine computes at once, also where the plan leaves that to the engine.
         requested: `spec.autoscaling.targetConcurrency`, which replaces the computed value.
-        factor: the correction of the computed value by measured latencies.
     """
     known = serving_of_plan(plan)
     engine = replace(known, max_num_seqs=max_num_seqs) if known else None
@@ -105,10 +112,7 @@ def target_concurrency(
     bound = min(bounds, key=lambda name: bounds[name])
     longest = engine.longest_prompt(load, aim) if engine else inf
     concurrency = max(1.0, bounds[bound])
-    target = Target(concurrency, bound, bounds, load=load, objective=aim, least_seconds=seconds, longest_prompt=longest)
-    if factor >= target.most_factor and factor > 1:
-        bound, factor = min(_WALLS & set(bounds), key=lambda name: bounds[name]), target.most_factor
-    return replace(target, concurrency=max(1.0, target.computed * factor), bound=bound, factor=factor)
+    return Target(concurrency, bound, bounds, load=load, objective=aim, least_seconds=seconds, longest_prompt=longest)
 
 
 def room(plan: Plan, load: Load) -> float | None:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.autoscaling.external import external_autoscaler
-from inference_operator.autoscaling.inputs import ScalingInputs, measured_load, scaling_inputs, target_factor
+from inference_operator.autoscaling.inputs import ScalingInputs, corrected_target, measured_load, scaling_inputs
 from inference_operator.autoscaling.query import engines_query
 from inference_operator.autoscaling.target import Target, target_concurrency
 from inference_operator.manifest import Manifest, Ref
@@ -20,7 +20,7 @@ from inference_operator.sizing.shape import Objective
 def scaling(inputs: Inputs, planned: Planned) -> Part:
     """What autoscaling needs; nothing without autoscaling."""
     scaled = [role for role in planned.roles if role.context.spec.stated.autoscaling]
-    targets = {role.name: _target(role) for role in scaled}
+    targets = {role.name: _target(inputs, role) for role in scaled}
     requests = (_request(planned, role, targets[role.name]) for role in scaled if not role.scaling.is_frozen)
     desired, kept = ({}, {}) if planned.hold.holds_others else _autoscaler(inputs, planned.scaled_role, targets)
     return Part(
@@ -61,17 +61,22 @@ def _share(planned: Planned, role: Role) -> float:
     return weights[role.name] / sum(weights.values())
 
 
-def _target(role: Role) -> Target:
+def _target(inputs: Inputs, role: Role) -> Target:
     stated, scaling, recorded = role.context.spec.stated, role.scaling, role.context.live.recorded
-    before = _plan_id(recorded) if recorded else ""
-    factor = target_factor(scaling.recorded, scaling.result, plan=_plan_id(role.plan), recorded_plan=before)
-    return target_concurrency(
+    computed = target_concurrency(
         role.plan.plan,
         max_num_seqs=role.process.max_concurrency,
         requested=stated.autoscaling.target_concurrency if stated.autoscaling else None,
         objective=Objective.requested(stated.autoscaling),
         load=measured_load(scaling.recorded, scaling.result),
-        factor=factor,
+    )
+    return corrected_target(
+        computed,
+        scaling.recorded,
+        scaling.result,
+        plan=_plan_id(role.plan),
+        recorded_plan=_plan_id(recorded) if recorded else "",
+        is_edited=inputs.resource.status.observed_generation != inputs.resource.generation,
     )
 
 
@@ -87,12 +92,15 @@ def _autoscaler(
     stated, floor = role.context.spec.stated, role.scaling.floor
     if stated.autoscaling is None:
         return {}, {}
+    target = targets[role.name]
     query = engines_query(
         inputs.owner.key,
         role.name,
-        targets[role.name].concurrency,
+        target.concurrency,
         bypasses_routers=stated.router.strategy is RouterStrategy.EXTERNAL,
         metrics=role.context.engine.series,
+        least_seconds=target.least_seconds,
+        has_groups=role.plan.plan.parallel.nodes > 1,
     )
     prometheus = inputs.settings.prometheus
     least = floor.replicas if floor else stated.autoscaling.min_replicas
