@@ -17,6 +17,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -43,6 +44,8 @@ def main() -> None:
                 sys.exit(f"vLLM did not start:\n{(folder / 'log').read_text()[-3000:]}")
             measured_round(job, job["warm"])
             rounds = [measured_round(job, one) for one in job["rounds"]]
+            most = max(map(requests_per_second, rounds))
+            rounds += [measured_round(job, one, rate=one["part"] * most) for one in job["steady"]]
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -50,13 +53,27 @@ def main() -> None:
     (folder / "rounds.json").write_text(json.dumps(rounds))
 
 
-def measured_round(job: dict[str, Any], shape: dict[str, Any]) -> list[dict[str, float]]:
-    """So many clients, each of which sends one request after the other, with lengths by chance."""
+def measured_round(job: dict[str, Any], shape: dict[str, Any], *, rate: float = 0.0) -> list[dict[str, float]]:
+    """Requests with lengths by chance.
+
+    So many clients send one request after the other; with a rate, requests come by chance, as long as a client is free.
+    """
     chance = random.Random(SEED)  # noqa: S311 - lengths of texts
     sizes = [(chance.randint(*job["prompts"]), chance.randint(*job["answers"])) for _ in range(shape["requests"])]
     texts = [[chance.randrange(FIRST_WORD, WORDS) for _ in range(prompt)] for prompt, _ in sizes]
+    due = accumulate(chance.expovariate(rate) if rate else 0.0 for _ in sizes)
+    start = time.monotonic()
+
+    def sent(text: list[int], size: tuple[int, int], after: float) -> dict[str, float]:
+        time.sleep(max(0.0, start + after - time.monotonic()))
+        return asked(job, text, size[1])
+
     with ThreadPoolExecutor(shape["concurrency"]) as pool:
-        return list(pool.map(lambda text, size: asked(job, text, size[1]), texts, sizes))
+        return list(pool.map(sent, texts, sizes, due))
+
+
+def requests_per_second(requests: list[dict[str, float]]) -> float:
+    return len(requests) / (max(one["ended"] for one in requests) - min(one["began"] for one in requests))
 
 
 def asked(job: dict[str, Any], prompt: list[int], answer: int) -> dict[str, float]:

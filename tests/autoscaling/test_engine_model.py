@@ -1,11 +1,25 @@
 """The fit and the comparison of `bench/engine_model.py`, on times that the simulated engine itself has made."""
 
+from dataclasses import replace
 from math import isnan
 
 import numpy as np
 import pytest
 
-from bench.engine_model import CHECKED, EVERY, HIGH, LOW, TICK_SECONDS, figures, fitted, knee
+from bench.engine_model import (
+    CHECKED,
+    EVERY,
+    HIGH,
+    KEPT_AIM,
+    LOW,
+    OBJECTIVES,
+    TICK_SECONDS,
+    figures,
+    fitted,
+    kept,
+    knee,
+    measured,
+)
 from bench.fleet_simulation import EngineModel, Fleet, Workload, replay
 from bench.scaling_rules import static
 from e2e.engines.load_times import ANSWERS, BATCHED_TOKENS, PROMPTS, SEQUENCES, Timed
@@ -45,6 +59,16 @@ def test_every_error_is_within_its_aim_for_an_engine_that_is_as_the_model_says()
     assert len(aims) == 2 * len(CHECKED) + 1
     assert all(one.aim and one.aim.met_by(one.value) for one in aims), aims
     assert found["16 requests: slowest / fastest TPOT"].value == 1
+
+
+def test_a_slower_engine_keeps_fewer_requests_of_the_same_lengths_and_the_same_one_as_many() -> None:
+    requests, alone = a_round(4), measured(a_round(LOW))
+    same, slower = (
+        [one.value for one in kept("steady", requests, engine, alone) if one.aim]
+        for engine in (REAL, replace(REAL, token_seconds=2 * REAL.token_seconds))
+    )
+    assert same == [0] * len(OBJECTIVES)
+    assert max(slower) > KEPT_AIM
 
 
 def test_a_knee_that_no_concurrency_reaches_is_not_a_number() -> None:
