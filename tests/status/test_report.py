@@ -48,7 +48,7 @@ from tests.testing.builders import (
     planned,
 )
 
-SHOWN_SIZES = 13
+SHOWN_SIZES = 14
 """Fields of a plan that people read in status."""
 
 

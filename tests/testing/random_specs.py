@@ -32,7 +32,7 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.engine.ropeScaling.factor": (1.0, 2.0, 4.0),
     "spec.engine.ropeScaling.originalMaxPositionEmbeddings": (32768, 40960),
     "spec.engine.ropeScaling.theta": (10_000.0, 1_000_000.0),
-    "spec.engine.kvOffload.memory": ("1Gi", "64Gi"),
+    "spec.engine.kvOffload.memory": ("1Gi", "64Gi", "Auto"),
     "spec.engine.speculative.model": ("hf://Qwen/Qwen3-0.6B", "hf://org/draft"),
     "spec.engine.speculative.revision": ("main", "v1"),
     "spec.engine.speculative.tokens": (1, 3),

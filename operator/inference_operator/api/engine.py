@@ -104,17 +104,22 @@ class RopeScalingSpec(SpecModel):
     )
 
 
+AUTO_MEMORY = "Auto"
+
+
 class KvOffloadSpec(SpecModel):
     """KV cache in the host's memory, behind that of the GPUs."""
 
-    memory: Annotated[str, StringConstraints(max_length=8, pattern="^[1-9][0-9]{0,4}Gi$")] = Field(
-        description="Host memory of an engine for it, over all of its ranks, for example `64Gi`. The pod requests it in"
-        f" addition to the rest. Required. {RESIZES}",
+    memory: Annotated[str, StringConstraints(max_length=8, pattern="^(Auto|[1-9][0-9]{0,4}Gi)$")] = Field(
+        description="Host memory of an engine for it, over all of its ranks, for example `64Gi`, or `Auto` for half of"
+        " what the node has left for each engine, as status.plan shows it. The pod requests it in addition to the rest."
+        f" Required. {RESIZES}",
     )
 
     @property
     def gib(self) -> int:
-        return int(self.memory.removesuffix("Gi"))
+        """The stated size; 0 for `Auto`."""
+        return 0 if self.memory == AUTO_MEMORY else int(self.memory.removesuffix("Gi"))
 
 
 MAX_SPECULATIVE_TOKENS = 16

@@ -49,6 +49,9 @@ class PlanStatus(_StatusModel):
     max_num_seqs: int | None = Field(None, description="Maximum sequences per scheduler iteration.")
     kv_cache_tokens: int | None = Field(None, description="Capacity of an engine's KV cache in tokens, as computed.")
     kv_cache_dtype: str = Field("", description="Type of the KV cache that a recipe sets for `auto`; absent if none.")
+    kv_offload_memory: str = Field(
+        "", description="Host memory for the KV cache of an engine that `Auto` stands for; absent if none."
+    )
     tool_call_parser: str = Field("", description="Parser of tool calls that `Auto` stands for; absent if none.")
     reasoning_parser: str = Field("", description="Parser of reasoning that `Auto` stands for; absent if none.")
 

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from inference_operator.hardware.kinds import GIB_OF_MIB, LOST_TO_CUDA, GpuKind, kind_named, kind_of_product
 from inference_operator.hardware.node_labels import GKE, KIND_LABELS, PRODUCT, kind_of_labels
 from inference_operator.hardware.resources import GPU_RESOURCE, MIG_RESOURCE, SHARED_RESOURCE, mig_resource
+from inference_operator.quantity import value
+from inference_operator.units import GIB
 
 MIG_PRODUCT = re.compile(r"-MIG-(?P<profile>(?P<parts>\d)g\.(?P<memory>\d+)gb(?:\.me)?)$")
 """Suffix of the product label under the strategy `single` of GPU feature discovery."""
@@ -73,6 +75,9 @@ class GpuOffer:
     """Most nodes of an engine that sizing chooses by itself: those that exist; None where more of the kind may come."""
     fixed_nodes: int | None = None
     """Nodes with at least as many of these GPUs, where no more can come; None: more may come."""
+    host_memory_gib: float = field(default=0.0, compare=False)
+    """Memory that pods can request on each of the nodes: the least of them; 0 if unknown. Nodes that differ in it alone
+    are equal."""
 
     @property
     def labels_of_kind(self) -> bool:
@@ -132,7 +137,8 @@ def offers_of_node(
             offers.append(_whole(labels, product, kind, resource, count))
         elif mig := MIG_RESOURCE.fullmatch(resource):
             offers.append(_slice(labels, kind, resource, count, mig))
-    known = (offer for offer in offers if offer is not None)
+    memory = float(value(allocatable.get("memory", "0"))) / GIB
+    known = (replace(offer, host_memory_gib=memory) for offer in offers if offer is not None)
     if labels.get(PRODUCT):
         return tuple(known)
     return tuple(replace(offer, product=labels.get(GKE, ""), label=GKE) for offer in known)
@@ -195,10 +201,12 @@ def label_of(product: str) -> str:
 def merged(offers: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
     """Equal offers added up, in an order that does not depend on the order of nodes."""
     counts: dict[GpuOffer, int] = {}
+    memory: dict[GpuOffer, float] = {}
     for offer in offers:
         alone = replace(offer, nodes=1)
         counts[alone] = counts.get(alone, 0) + offer.nodes
-    counted = (replace(offer, nodes=nodes) for offer, nodes in counts.items())
+        memory[alone] = min(memory.get(alone, offer.host_memory_gib), offer.host_memory_gib)
+    counted = (replace(offer, nodes=nodes, host_memory_gib=memory[offer]) for offer, nodes in counts.items())
     return tuple(sorted(counted, key=attrgetter("memory_gib", "kind", "per_node", "product", "resource")))
 
 

@@ -34,6 +34,8 @@ from inference_operator.sizing.impossible_division import unequal
 from inference_operator.sizing.infeasible import unknown_kinds
 from inference_operator.sizing.learned import Learned, most_sequences, on_the_same_gpus, shorter_context
 from inference_operator.sizing.lora_and_speculative import adapters_gib
+from inference_operator.sizing.offload import MEMORY as OFFLOAD
+from inference_operator.sizing.offload import NUMBER_CURE as OFFLOAD_CURE
 from inference_operator.sizing.plan import DIGITS, Plan, checked_plan, cpu_plan, unchecked_plan
 from inference_operator.sizing.ranking import CLEAR_GAIN
 from inference_operator.sizing.serving import gain_of_guesses
@@ -72,6 +74,8 @@ class PlanInputs:
     previous_kind: str = ""
     learned: Learned | None = None
     choice: EngineChoice = NO_CHOICE
+    pinned_cache: str | None = None
+    """The type of the KV cache in the plan that is decided once more, which stays; None: that of this release."""
 
 
 def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
@@ -126,8 +130,10 @@ def _as_served(inputs: PlanInputs, engine: Engine) -> PlanInputs:
     known = inputs.model.known
     if known is None or not isinstance(known.facts, ModelFacts):
         return inputs
-    served = replace(known, facts=engine.as_served(known.facts, inputs.spec.engine, _name(inputs.source)))
-    return replace(inputs, model=replace(inputs.model, known=served))
+    facts = engine.as_served(known.facts, inputs.spec.engine, _name(inputs.source))
+    if inputs.pinned_cache is not None:
+        facts = replace(facts, recipe_cache=inputs.pinned_cache)
+    return replace(inputs, model=replace(inputs.model, known=replace(known, facts=facts)))
 
 
 def _model_file(facts: ModelFacts | NotUnderstood | None) -> str:
@@ -316,10 +322,13 @@ def _uncounted_shape(sizes: SizingInputs, learned: Learned | None) -> Shape:
     )
 
 
-def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan:
+def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan | Refusal:
     """The sizes that the spec sets, on the GPUs that it selects as far as nodes' labels show them."""
     sizes = sizing_inputs(inputs.spec, engine)
     sizes = replace(sizes, shape=_uncounted_shape(sizes, inputs.learned))
+    if sizes.shape.kv_offload_auto:
+        problem = f"`Auto` needs sizes that are computed. {why}"
+        return Refusal(Reason.NO_SUITABLE_GPU, OFFLOAD, problem, OFFLOAD_CURE)
     plan = unchecked_plan(sizes, why)
     if not sizes.kinds and not sizes.least_memory_gib:
         return plan

@@ -13,6 +13,7 @@ from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
 from inference_operator.sizing.lora_and_speculative import unaccounted
+from inference_operator.sizing.offload import hosted
 from inference_operator.sizing.ranking import Option, Ranked, option_of, ranked
 from inference_operator.sizing.shape import SizingInputs
 
@@ -35,6 +36,7 @@ def choose(
     - If no GPUs of one node hold that: the same with more nodes of one kind, and the fewest of them (`fitting.py`).
       All divisions over a number of nodes may hold the target, before one of them gets a shorter context.
     - If a model with states fits nowhere with a usual batch: the same with fewer sequences in a batch.
+    - If the nodes lack the host memory that is asked for the KV cache: the same without these nodes (`offload.py`).
     - If nothing fits: return the memory needed and offered, the shortfall, and a cure.
 
     Free memory is used for larger batches, then for a longer context.
@@ -49,8 +51,23 @@ def choose(
         return no_gpu(offered, inputs)
     if misfit := wrong_size(pools, inputs):
         return misfit
+    return _hosted(facts, pools, inputs, previous_kind) or does_not_fit(pools, inputs)
+
+
+def _hosted(
+    facts: ModelFacts, pools: Sequence[Pool], inputs: SizingInputs, previous_kind: str
+) -> GpuPlan | Infeasible | None:
+    """The sizes on the first choice of GPUs whose nodes have the memory that is asked for the KV cache.
+
+    Why the first choice has not, if none has; None if nothing fits.
+    """
     plans = (_divided(pools, tried, same, previous_kind) for tried, same in _tries(facts, inputs))
-    return next((plan for plan in plans if plan), None) or does_not_fit(pools, inputs)
+    if (plan := next((plan for plan in plans if plan), None)) is None:
+        return None
+    if isinstance(found := hosted(plan), GpuPlan):
+        return found
+    other = _hosted(facts, [pool for pool in pools if pool.offer != plan.offer], inputs, previous_kind)
+    return other if isinstance(other, GpuPlan) else found
 
 
 def _divided(

@@ -96,6 +96,8 @@ class Plan:
     """Size of the KV cache of each rank, on CPUs."""
     kv_cache_dtype: str = ""
     """The type of the KV cache by the model's recipe; empty: what `spec.engine` says."""
+    kv_offload_gib: int = 0
+    """Host memory for the KV cache of an engine that sizing chose; 0: what `spec.engine` says."""
     implementation: str = ""
     """The implementation of the model that the engine must use, by the engine's own name; empty: its own choice."""
     model_file: str = ""
@@ -214,6 +216,7 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
         model_context=chosen.model_context,
         left_to_engine=chosen.left_to_engine,
         kv_cache_dtype=chosen.budget.recipe_cache,
+        kv_offload_gib=round(shape.kv_offload_gib) if shape.kv_offload_auto else 0,
         per_gpu=_per_gpu(chosen.budget),
         step=chosen.step.rounded if chosen.step else None,
         runner_up=chosen.runner_up,

@@ -197,6 +197,8 @@ class Shape:
     """Weights of each GPU that stay in host memory."""
     kv_offload_gib: float = 0.0
     """KV cache in host memory, for all ranks together."""
+    kv_offload_auto: bool = False
+    """Whether sizing chooses `kv_offload_gib`, by the memory of the nodes."""
     video: bool = False
     """Whether requests may contain video, for which the engine then reserves memory."""
     adapters: Adapters | None = None

@@ -23,6 +23,7 @@ _ONLY_IF_SET = frozenset(
         "learned",
         "left_to_engine",
         "kv_cache_dtype",
+        "kv_offload_gib",
         "implementation",
         "model_file",
         "config_overrides",

@@ -284,6 +284,7 @@ def sizes(plan: Plan) -> PlanStatus:
         max_num_seqs=plan.max_num_seqs,
         kv_cache_tokens=plan.per_gpu.kv_cache_tokens if plan.per_gpu else None,
         kv_cache_dtype=plan.kv_cache_dtype,
+        kv_offload_memory=f"{plan.kv_offload_gib}Gi" if plan.kv_offload_gib else "",
         tool_call_parser=plan.tool_call_parser,
         reasoning_parser=plan.reasoning_parser,
     )

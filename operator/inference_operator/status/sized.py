@@ -174,6 +174,8 @@ def _figures(plan: Plan) -> Iterator[str]:
             f"{plan.cpu_offload_gib:g} GiB of each GPU's weights stay in host memory: each scheduler iteration, and so"
             f" each token, takes at least {seconds:.1f} s more."
         )
+    if plan.kv_offload_gib:
+        yield f"Each engine keeps {plan.kv_offload_gib:,} GiB of KV cache in the host's memory."
     if plan.video_refused:
         yield "Requests with video are refused, and need no memory; `spec.engine.multimodal.video: true` allows them."
     if plan.assumptions:

@@ -91,6 +91,7 @@ def shape_of(engine: EngineSpec) -> Shape:
         cpu_offload_gib=float(engine.cpu_offload_gib),
         video=engine.multimodal.video or given_limits(engine.args),
         kv_offload_gib=float(engine.kv_offload.gib) if engine.kv_offload else 0.0,
+        kv_offload_auto=engine.kv_offload is not None and not engine.kv_offload.gib,
         speculation=speculation_of(engine.speculative),
         doubled_batches=performance_mode(engine) == THROUGHPUT_MODE,
     )
@@ -334,7 +335,7 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
     if plan.video_refused:
         yield f'{LIMITS}={{"video":0}}'
     if engine.kv_offload:
-        yield f"{KV_OFFLOADING}={engine.kv_offload.gib}"
+        yield f"{KV_OFFLOADING}={engine.kv_offload.gib or plan.kv_offload_gib}"
     if engine.cpu_offload_gib:
         yield f"--cpu-offload-gb={engine.cpu_offload_gib}"
 
