@@ -28,6 +28,7 @@ ONE_L4 = [node_view(node("l4-a", gpus=1, labels={"nvidia.com/gpu.product": "NVID
 TWO_L4 = [node_view(node("l4-a", gpus=2, labels={"nvidia.com/gpu.product": "NVIDIA-L4"}))]
 CPU = {"device": "CPU"}
 FREE_GPUS = FreeGpusLookup("nvidia.com/gpu")
+RECIPE = "nvidia/Qwen3.6-35B-A3B-NVFP4"
 OCI = "oci://ghcr.io/org/qwen:1"
 
 
@@ -307,6 +308,23 @@ def test_what_was_learned_counts_when_no_node_can_run_the_engine_any_more(one_l4
     moved = one_l4.settle(one_l4.pod(NO_GPU))
     assert (moved.gpu, moved.revision) == ("H100-80GB", 2)
     assert moved.learned == healed.learned
+
+
+def test_a_correction_takes_no_kv_cache_type_that_a_later_recipe_sets() -> None:
+    cluster = Cluster(inference_deployment(source=f"hf://{RECIPE}"), [node_view(node("a", gpus=8))])
+    first = cluster.decide()
+    assert first.plan.plan.kv_cache_dtype == "fp8"
+    for kept in ("fp8", ""):
+        text = PLAN_ANNOTATION.write(replace(first.plan, plan=replace(first.plan.plan, kv_cache_dtype=kept)))
+        children = [json.loads(json.dumps(child)) for child in first.desired.values()]
+        for child in children:
+            if PLAN_ANNOTATION.key in child["metadata"].get("annotations", {}):
+                child["metadata"]["annotations"][PLAN_ANNOTATION.key] = text
+        cluster.children = dict(zip(first.desired, children, strict=True))
+        cluster.settle()
+        context = first.plan.plan.max_model_len or 0
+        healed = cluster.decide(cluster.pod(crashed(too_small(context, 2.67, 1.5, context // 2)))).plan.plan
+        assert (healed.revision, healed.kv_cache_dtype) == (1, kept)
 
 
 def test_status_says_what_the_engine_reported_and_what_was_reduced(one_l4: Cluster) -> None:

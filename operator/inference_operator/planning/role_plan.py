@@ -165,9 +165,9 @@ def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedP
     learned = learned_from(kept.plan, live.engines, context.lookups, engine, template=live.view.template)
     if learned is None:
         return kept
-    sizes = engine_plan(
-        replace(_plan_inputs(state, model), previous_kind=kept.plan.gpu, learned=learned), context.engine
-    )
+    asked, before = _plan_inputs(state, model), kept.plan
+    asked = replace(asked, previous_kind=before.gpu, learned=learned, pinned_cache=before.kv_cache_dtype)
+    sizes = engine_plan(asked, context.engine)
     if isinstance(sizes, Refusal) or same_sizes(sizes, kept.plan):
         return kept
     if sizes.unchecked_reason and not kept.plan.unchecked_reason:
@@ -181,7 +181,9 @@ def _sized(state: PlanState, inputs: PlanInputs) -> PinnedPlan | Refusal:
     earlier = context.live.recorded
     kind = earlier.plan.gpu if earlier and not latest else ""
     learned = latest.plan.learned if latest else None
-    sizes = engine_plan(replace(inputs, previous_kind=kind, learned=learned), context.engine)
+    cache = latest.plan.kv_cache_dtype if latest else None
+    asked = replace(inputs, previous_kind=kind, learned=learned, pinned_cache=cache)
+    sizes = engine_plan(asked, context.engine)
     if isinstance(sizes, Refusal):
         return latest or sizes
     facts = inputs.model.facts
