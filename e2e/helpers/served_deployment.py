@@ -103,7 +103,11 @@ class Served:
 
     def answered(self) -> dict[str, float]:
         """Number of completions that each engine has answered since its start, by pod."""
-        return {pod: _metric(address, "vllm:request_success_total") for pod, address in self.pods("engine").items()}
+        return self.counted("vllm:request_success_total")
+
+    def counted(self, metric: str) -> dict[str, float]:
+        """A counter of each engine since its start, by pod."""
+        return {pod: _metric(address, metric) for pod, address in self.pods("engine").items()}
 
     def await_all_in_use(self) -> None:
         """Wait, under load, until every router sends requests to every engine."""

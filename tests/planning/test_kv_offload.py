@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -27,8 +26,8 @@ def gpu_node(name: str, gpus: int, memory: str, labels: dict[str, str] | None = 
     return replace(view, allocatable={**view.allocatable, **({"memory": memory} if memory else {})})
 
 
-def asking(memory: str, **fields: Any) -> Manifest:
-    return inference_deployment(engine={"kvOffload": {"memory": memory}}, **fields)
+def asking(memory: str, parallelism: Manifest | None = None) -> Manifest:
+    return inference_deployment(engine={"kvOffload": {"memory": memory}}, parallelism=parallelism or {})
 
 
 def decided(raw: Manifest, *nodes: NodeView, children: Iterable[Manifest] = ()) -> Outcome:
