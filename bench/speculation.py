@@ -1,7 +1,8 @@
 """Predicted gains of speculative decoding beside published ones: `python -m bench.speculation`.
 
 A gain is the time of a token without guesses, divided by that with them. The rows of one page fitted two constants of
-`sizing/guess_costs.py`; the others are held out.
+`sizing/guess_costs.py`; the others are held out. Rows of SpecForge are of SGLang with chains of guesses; the size of
+their head is that of its `configs/qwen3-30B-eagle3.json`.
 """
 
 import csv
@@ -54,13 +55,15 @@ def _row(row: dict[str, str]) -> Row:
         raise ValueError(row["gpu"])
     head = round(2 * float(row["head_parameters"]))
     guesses = Speculation(tokens, head_bytes=head, accepted=(float(row["step_tokens"]) - 1) / tokens)
-    engine = Vllm().on_gpus("", offer_of_kind(kind, per_node=1, nodes=1))
-    plain, guessing = (engine.step_costs(facts, Shape(ParallelSizes(1), speculation=each)) for each in (None, guesses))
+    parallel = ParallelSizes(int(row["tensor"]))
+    engine = Vllm().on_gpus("", offer_of_kind(kind, per_node=parallel.tensor, nodes=1))
+    plain, guessing = (engine.step_costs(facts, Shape(parallel, speculation=each)) for each in (None, guesses))
     if plain is None or guessing is None:
         raise ValueError(row["model"])
     at = float(row["concurrency"])
     without, with_them = (costs.seconds(at, context=CONTEXT) / costs.tokens_of_step for costs in (plain, guessing))
-    name = f"{row['model']} on {row['gpu']}, {row['draft']}, {tokens} guessed, {row['concurrency']} at once"
+    gpus, guessed = f"{row['tensor']} x {row['gpu']}", f"{row['draft']}, {tokens} guessed"
+    name = f"{row['model']} on {gpus}, {guessed}, {row['concurrency']} at once"
     return Row(row["source"], name, float(row["gain"]), without / with_them)
 
 
