@@ -5,7 +5,7 @@ import pytest
 from e2e.engines.combinations import answers, text
 from generators.combinations import TABLE
 
-pytestmark = pytest.mark.full  # 51 configurations of vLLM; `tests/documents/test_combinations.py` judges their table
+pytestmark = pytest.mark.full  # 59 configurations of vLLM; `tests/documents/test_combinations.py` judges their table
 
 
 def test_the_table_of_combinations_is_what_vllm_says(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -15,18 +16,24 @@ from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.manifest import Manifest
 from inference_operator.models.catalogue import entry
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.entry import Entry, entry_facts
+from inference_operator.models.facts import ModelFacts
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
 from inference_operator.settings import ModelInspection, Settings
 
 TABLE = Path(__file__).with_name(f"combinations-{VERSION}.txt")
 EXPERTS, PREDICTS, DRAFT = "Qwen/Qwen3-30B-A3B", "zai-org/GLM-4.5-Air", "Qwen/Qwen3-0.6B"
-GPUS = "H100:8"
+HEAD = "org/head"
+"""Stands for any head of EAGLE 3; `e2e/engines/combinations.py` has its config."""
+GPUS, COMMIT = "H100:8", "0" * 40
 SETTINGS = Settings(gpu_offers=(GPUS,), model_inspection=ModelInspection.WHEN_UNKNOWN)
-MTP = "multi-token prediction"
+MTP, APART = "multi-token prediction", "prompts apart"
 FEATURES: Mapping[str, Manifest] = {
     "n-grams": {"engine": {"speculative": {"method": "Ngram"}}},
     "a draft model": {"engine": {"speculative": {"method": "DraftModel", "model": f"hf://{DRAFT}"}}},
+    "a trained head": {"engine": {"speculative": {"method": "EAGLE3", "model": f"hf://{HEAD}"}}},
     MTP: {"engine": {"speculative": {"method": "MTP"}}},
     "an FP8 KV cache": {"engine": {"kvCacheDtype": "fp8"}},
     "KV offload": {"engine": {"kvOffload": {"memory": "64Gi"}}},
@@ -38,12 +45,14 @@ FEATURES: Mapping[str, Manifest] = {
     "several nodes": {"parallelism": {"nodes": 2, "tensor": 8, "pipeline": 1}},
     "a claim": {"cache": {"size": "500Gi", "accessMode": "ReadWriteMany"}},
     "zero engines": {"autoscaling": {"minReplicas": 0, "maxReplicas": 2}},
+    APART: {"disaggregation": {"prefill": {"replicas": 2}}},
 }
 """What a resource may ask for, by name; the first columns of the page."""
+GUESSING = tuple(name for name, fields in FEATURES.items() if "speculative" in fields.get("engine", {}))
 OF_EVERY_ENGINE = ("a claim", "zero engines", "a pipeline")
 """Features that depend on the model or the cluster, and not on the kind of engine alone."""
-OF_CLUSTER = ("a claim", "zero engines")
-"""Features of which vLLM sees nothing."""
+OF_CLUSTER = ("a claim", "zero engines", APART)
+"""Features about which vLLM is not asked: it sees nothing of them, or the project allows only what it has run."""
 Pair = tuple[str, str]
 
 
@@ -78,7 +87,14 @@ def decided(features: tuple[str, ...]) -> Outcome:
     """The operator's decision."""
     raw = resource(*features)
     model = entry(PREDICTS if MTP in features else EXPERTS)
-    return outcome(offline_inputs(raw, SETTINGS, ENGINES, model=model))
+    return outcome(offline_inputs(raw, SETTINGS, ENGINES, model=_read(model) if model and APART in features else model))
+
+
+def _read(model: Entry) -> Entry:
+    """The entry as an inspection of the model's files has it: engines that send each other KV caches wait for one."""
+    facts = entry_facts(model)
+    assert isinstance(facts, ModelFacts)  # noqa: S101 - for the checker of types
+    return replace(model, commit=COMMIT, weights=Weights(facts.weight_bytes, "model.safetensors.index.json"))
 
 
 def refusal(pair: Pair) -> str:
@@ -106,7 +122,8 @@ def page() -> str:
     asked = {name: fields for name, fields in FEATURES.items() if name not in OF_EVERY_ENGINE}
     engines = [f"| {name} | {' | '.join(_of_engines(fields))} |" for name, fields in asked.items()]
     kinds = [kind for kind in EngineKind if kind in ENGINES]
-    text = TEXT.format(version=VERSION, gpu=GPUS.partition(":")[0], model=EXPERTS, mtp=MTP, predicts=PREDICTS)
+    named = {"model": EXPERTS, "mtp": MTP, "predicts": PREDICTS, "apart": APART}
+    text = TEXT.format(version=VERSION, gpu=GPUS.partition(":")[0], **named)
     numbered = [f"{number}. {note}" for number, note in enumerate(notes, 1)]
     of_engines = [f"| | {' | '.join(kinds)} |", f"|---{'|---' * len(kinds)}|", *engines]
     return "\n".join([text, *lines, "", *numbered, "", "## Engines", *of_engines, ""])
@@ -117,6 +134,7 @@ Pairs of what one resource may ask for, with vLLM {version} on {gpu}. `make crd`
 
 - *yes* and *no* are the operator's decisions on {model}, with {mtp} on {predicts}. *-*: both are one field.
 - `python -m e2e.engines.combinations` asks vLLM's own configuration the same with these arguments; tests compare both.
+- *{apart}* is [`spec.disaggregation`](../how-to/prefill.md): only what the project has run is allowed, without vLLM.
 """
 
 
@@ -139,6 +157,7 @@ def _of_engines(fields: Manifest) -> list[str]:
             parallelism = fields.get("parallelism", {})
             able = engine.check_fields(asked) is None
             able = able and ("nodes" not in parallelism or engine.runs_over_nodes)
+            able = able and ("disaggregation" not in fields or engine.can_transfer)
             able = able and ("data" not in parallelism or engine.check_data_parallel(asked) is None)
             cells.append("yes" if able else "no")
     return cells

@@ -7,11 +7,28 @@ from pathlib import Path
 
 from e2e.engines import vllm_options
 from e2e.test_derived_sizes import MODELS, arguments_of, asked
-from generators.combinations import DRAFT, EXPERTS, MTP, OF_CLUSTER, PAIRS, PREDICTS, TABLE, Pair, decided
+from generators.combinations import DRAFT, EXPERTS, HEAD, MTP, OF_CLUSTER, PAIRS, PREDICTS, TABLE, Pair, decided
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.outcomes import Planned
 
+HEAD_FILES: Manifest = {
+    "config.json": {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": 2048,
+        "intermediate_size": 6144,
+        "head_dim": 128,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 1,
+        "max_position_embeddings": 40960,
+        "vocab_size": 151936,
+        "draft_vocab_size": 32000,
+        "torch_dtype": "bfloat16",
+    }
+}
+"""Sizes of a head for `EXPERTS` (sgl-project/SpecForge@d1be954, `configs/qwen3-30B-eagle3.json`)."""
 OF_GROUPS = ("several nodes", "a pipeline", "data parallel")
 """Their ranks are other processes: vLLM's configuration is asked, and no layer is made."""
 
@@ -51,7 +68,7 @@ def answers(folder: Path) -> Mapping[Pair, str]:
             **asked(_of(PREDICTS if MTP in pair else EXPERTS), gpu),
             "arguments": arguments(pair),
             "start": not set(pair) & set(OF_GROUPS),
-            "drafts": {DRAFT: _of(DRAFT)["files"]},
+            "drafts": {DRAFT: _of(DRAFT)["files"], HEAD: HEAD_FILES},
         }
         for pair in pairs
     ]
