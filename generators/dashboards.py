@@ -597,7 +597,15 @@ ROUTER = Dashboard(
                 name: "histogram_quantile(0.95, sum by (le) "
                 f"(rate(inference_operator_engine_prefill_{part}_seconds_bucket{ONE}{R})))"
                 for name, part in (("first step", "leg"), ("first token", "age"))
-            },
+            }
+            | {"KV cache": f"histogram_quantile(0.95, sum by (le) (rate(vllm:nixl_xfer_time_seconds_bucket{ONE}{R})))"},
+            nothing="spec.disaggregation is not set",
+        ),
+        Panel(
+            "KV caches from prefill engines",
+            "Bytes per second that decode engines read",
+            "Bps",
+            {"read": f"sum(rate(vllm:nixl_bytes_transferred_sum{ONE}{R}))"},
             nothing="spec.disaggregation is not set",
         ),
         Panel(

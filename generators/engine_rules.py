@@ -8,11 +8,13 @@ They stand in the chart's rules.yaml between two comments; all other rules there
 - An objective is about what clients see: late first tokens are the routers', or the engines' where no router runs.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.telemetry import EngineSeries
+from inference_operator.objects.names import PREFILL
 
 RULES = Path(__file__).parents[1] / "charts" / "inference-operator" / "files" / "rules.yaml"
 
@@ -84,8 +86,20 @@ def _buckets(figure: str) -> str:
 
 
 def _either(figure: str, query: str) -> str:
-    """The union of a query over all series of a figure."""
-    return " or ".join(query.format(name) for name in _names(figure))
+    """The union of a query over all series of a figure; of first tokens without those of prompts for other engines."""
+    found = [(name, query.format(name)) for name in _names(figure)]
+    if figure == "first_token":
+        found = [(name, _without_prefill(name, text)) for name, text in found]
+    return " or ".join(text for _, text in found)
+
+
+def _without_prefill(name: str, query: str) -> str:
+    """The query without the engines of a role, whose container has its name as PodMonitors label it.
+
+    Their first token is that of another engine's prompt, and no client sees it.
+    """
+    selected = re.sub(rf"({name}_[a-z]+)(?:{{(.*?)}})?", rf'\1{{container!="{PREFILL}",\2}}', query)
+    return selected.replace(",}", "}")
 
 
 def _names(figure: str) -> Iterator[str]:

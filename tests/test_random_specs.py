@@ -31,6 +31,16 @@ def test_valid_random_specs_give_children_that_are_valid_for_kubernetes() -> Non
     assert found["Planned"] > VALID / 5, found
 
 
+def test_random_specs_whose_prompts_are_computed_apart_are_not_refused_for_that() -> None:
+    source, found = Specs(seed=2), Counter[str]()
+    for _ in range(20):
+        apart = source.valid_disaggregation()
+        result = outcome(inputs(asked(apart)))
+        found[type(result).__name__] += 1
+        assert not isinstance(result, Refused) or "disaggregation" not in result.refusal.message, apart
+    assert found["Planned"] >= 5, found
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_most_invalid_random_specs_are_refused_and_no_random_spec_raises(seed: int) -> None:
     source, refused = Specs(seed), 0

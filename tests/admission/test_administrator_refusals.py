@@ -240,6 +240,9 @@ def test_variables_of_whole_objects_are_refused_where_hubs_are_limited() -> None
         ({"parallelism": {"nodes": 2}, "replicas": 3}, 6),
         ({"parallelism": {"tensor": 2, "data": 8}}, 16),
         ({"replicas": 1, "autoscaling": {"maxReplicas": 8}}, 8),
+        ({"disaggregation": {}, "parallelism": {"tensor": 4}, "replicas": 2}, 12),
+        ({"disaggregation": {"prefill": {"replicas": 0}}}, 1),
+        ({"disaggregation": {"prefill": {"parallelism": {"tensor": 2}, "autoscaling": {"maxReplicas": 3}}}}, 7),
     ],
 )
 def test_the_fewest_gpus_of_a_resource_follow_from_its_fields(asked: Manifest, gpus: int) -> None:

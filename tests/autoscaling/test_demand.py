@@ -72,3 +72,22 @@ def test_a_start_ends_when_the_last_pod_of_the_engine_is_ready() -> None:
     ]
     assert start_seconds(None, engines_of(pods)) == 90
     assert start_seconds(None, engines_of([leader, replace(worker, ready=False)])) is None
+
+
+def test_prompts_of_other_engines_are_counted_by_routers_and_wait_where_no_engine_took_them() -> None:
+    """With no engine for prompts the others compute them, so that only what failed asks for a first one."""
+    first, then = (
+        Samples(routers={R.uid: RouterSample({}, 1, 0, 9, prompts=came, prompts_queued=2, prompts_failed=failed)})
+        for came, failed in ((5, 1), (12, 4))
+    )
+    before, totals = _of_prompts(first, Totals())
+    after, _ = _of_prompts(then, totals)
+    assert (before.outstanding, before.arrivals) == (2, 0)
+    assert (after.outstanding, after.arrivals, after.missing) == (5, 7, ())
+    assert _of_prompts(replace(then, engines={A.uid: BUSY}), totals, A)[0].outstanding == 5 + 5
+
+
+def _of_prompts(samples: Samples, totals: Totals, *engines: PodView) -> tuple[ScalingSample, Totals]:
+    return scaling_sample(
+        engines_of(list(engines)), [R], samples, totals, at=0.0, bypasses_routers=False, of_prompts=True
+    )

@@ -8,7 +8,7 @@ from inference_operator.autoscaling.loop import LoopState, ScrapeRound, needs_re
 from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.controller.sample_store import ScalingStore
 from inference_operator.manifest import Key
-from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.objects.names import ENGINE, PREFILL, ROUTER
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, RouterSample, Samples
@@ -42,6 +42,22 @@ def test_the_first_round_has_a_result_that_needs_a_reconcile() -> None:
     assert after.result == result
     assert after.has_demand
     assert not state.has_demand, "a state never changes"
+
+
+def test_engines_for_prompts_begin_with_the_first_prompt_that_nobody_took_and_end_when_none_comes() -> None:
+    inputs = replace(REQUEST, replicas=0, role=PREFILL, of_prompts=True)
+    state, found = LoopState(inputs), [0]
+    idle = EngineActivity(EngineSample("m", 0, 0, (0.0,)), 0, 0.0)
+    for number in range(30):
+        pods = [replace(A, component=PREFILL)] * min(1, found[-1])
+        came = RouterSample({}, 0, 0, prompts=min(number, 6), prompts_failed=min(max(number - 1, 0), 3))
+        samples = Samples({A.uid: idle} if pods else {}, {R.uid: came})
+        state, result = observed(state, ScrapeRound(engines_of(pods), [R], samples, at=60.0 * number))
+        state = requested(state, replace(inputs, replicas=result.decision.replicas))
+        found.append(result.decision.replicas)
+    assert found[:4] == [0, 0, 0, 1]
+    assert found[-1] == 0
+    assert found.index(0, 4) > 10, "none goes while prompts come"
 
 
 def test_a_round_that_changes_nothing_needs_no_reconcile() -> None:

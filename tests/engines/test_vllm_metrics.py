@@ -45,6 +45,14 @@ SAMPLE = EngineSample(
 )
 
 
+def test_what_came_from_other_engines_is_cached() -> None:
+    """So a decode engine's target is that of an engine that computes no prompts."""
+    series = 'vllm:external_prefix_cache_hits_total{engine="0",model_name="tiny"} '
+    found = engine_sample(LOADED.replace(f"{series}0.0", f"{series}6.0"))
+    assert found
+    assert found.tokens == TokenCounts(requests=2.0, prompt=4.0, answer=1800.0, looked_up=8.0, cached=6.0)
+
+
 def test_requests_progress_and_cache_size_are_read_from_recorded_metrics() -> None:
     assert engine_sample(LOADED) == SAMPLE
 

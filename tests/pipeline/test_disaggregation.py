@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from inference_operator.api.administrator_policy import AdministratorPolicy
-from inference_operator.api.reasons import Reason
+from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.autoscaling.decision import Bound, Decision, Terms
+from inference_operator.autoscaling.inputs import ScalingResult
+from inference_operator.autoscaling.target import TargetBound
 from inference_operator.engines.vllm.disaggregation import OF_ONE_ROLE
 from inference_operator.engines.vllm.option_classes import CLASSES
-from inference_operator.manifest import DEPLOYMENT, NETWORK_POLICY, SERVICE, Manifest, Ref
+from inference_operator.manifest import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, NETWORK_POLICY, SERVICE, Manifest, Ref
 from inference_operator.objects.engine_key import asked_key
 from inference_operator.objects.names import ENGINE, PREFILL, ROUTER
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.status.report import report
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import pod_view
 from tests.testing.builders import (
@@ -154,6 +158,47 @@ def test_engines_that_serve_wait_for_routers_that_send_the_key() -> None:
     assert "backend prefill" in during.desired[CONFIG]["data"]["haproxy.cfg"]
     after = planned(given(asked(), *live, pods=(replace(router, engine_key="qwen-engine-key"),)))
     assert told(after, ENGINES)["role"] == "decode"
+
+
+def test_the_number_of_prefill_engines_follows_their_own_demand() -> None:
+    """By the operator, also where an HPA decides the number of the others."""
+    others = {"backend": "HPA", "maxReplicas": 4, "targetConcurrency": 5, "objective": {"ttft": "8s"}}
+    raw = asked({"prefill": {"autoscaling": {"maxReplicas": 6}}}, autoscaling={**others, "scaleDownDelay": "2m"})
+    result = planned(given(raw))
+    (found,) = result.scaling
+    assert (found.role, found.of_prompts, found.bypasses_routers, found.share) == (PREFILL, True, False, 1)
+    limits, target = found.settings, found.target
+    assert (limits.min_replicas, limits.max_replicas, limits.scale_down_seconds) == (0, 6, 120)
+    assert (target.objective.ttft, target.bound) == (6, TargetBound.FIRST_TOKEN)
+    assert Ref(HORIZONTAL_POD_AUTOSCALER, KEY.namespace, "qwen") in result.desired
+    for number in (0, 5):
+        decision = ScalingResult(Decision(number, Bound.DEMAND, Terms(8, 6, 0), target_concurrency=8))
+        decided = planned(given(raw, scaling={PREFILL: decision}))
+        assert [decided.desired[ref]["spec"]["replicas"] for ref in (ENGINES, PREFILLS)] == [1, number]
+        assert told(decided, ENGINES) == told(result, ENGINES)
+
+
+def test_prompts_are_sent_from_the_break_even_of_the_plan_on_unless_it_is_stated() -> None:
+    for network, tokens in (({}, 1024), ({"gigabitsPerSecond": 100}, 862), ({"resource": "rdma/ib"}, 1218)):
+        found = given(asked({"network": network}))
+        result = planned(found)
+        assert told(result, ENGINES)["tokens"] == str(tokens)
+        sized = report(found, result, []).status.condition(ConditionType.SIZED)
+        assert sized
+        assert f"compute prompts of {tokens:,} tokens and more; the KV cache of one is" in sized.message
+        assert sized.message.count("compute prompts of") == 1, "of the engines that answer"
+
+
+def test_a_network_that_is_too_slow_for_the_shortest_prompt_is_refused_with_the_arithmetic() -> None:
+    slow: Manifest = {"network": {"gigabitsPerSecond": 1}, "minPromptTokens": 4000}
+    assert refusal(asked(slow)) == (
+        "spec.disaggregation.network.gigabitsPerSecond: The KV cache of 4,000 prompt tokens is 0.55 GiB and takes 4.7 s"
+        " over 1 Gbit/s, more than a quarter of the 2 s to the first token. Name a faster network or its speed, allow a"
+        " longer `spec.autoscaling.objective.ttft`, or remove `spec.disaggregation`."
+    )
+    longer = {"maxReplicas": 2, "objective": {"ttft": "19s"}}
+    assert isinstance(outcome(given(asked(slow, autoscaling=longer))), Planned)
+    assert isinstance(outcome(given(asked({**slow, "minPromptTokens": 400}))), Planned)
 
 
 def test_only_the_own_engines_and_routers_reach_the_ports() -> None:
@@ -322,10 +367,20 @@ def test_arguments_of_prefill_engines_need_no_right_that_nobody_checks() -> None
 
 def test_the_policy_counts_the_gpus_of_both_roles() -> None:
     start = inputs(inference_deployment()).settings
-    settings = start.model_copy(update={"policy": AdministratorPolicy.model_validate({"gpus": {"most": 3}})})
-    message = refusal(asked(replicas=2), settings=settings)
-    assert "allows 3 GPUs of one resource, and this needs 4: 2 engines of 1 each, and 2 of the other role." in message
-    assert isinstance(outcome(given(asked(), settings=settings)), Planned)
+    small, large = asked(replicas=2), asked(replicas=2, model={"source": "hf://Qwen/Qwen3-32B"})
+    needed = sum(2 * role.plan.plan.gpus_per_replica for role in planned(given(large)).roles)
+    for raw, most, said in (
+        (small, 3, "and this asks for at least 4."),
+        (
+            large,
+            needed - 1,
+            f"and this needs {needed}: 2 engines of {needed // 4} each, and {needed // 2} of the other",
+        ),
+    ):
+        policy = AdministratorPolicy.model_validate({"gpus": {"most": most}})
+        assert said in refusal(raw, settings=start.model_copy(update={"policy": policy}))
+        policy = AdministratorPolicy.model_validate({"gpus": {"most": most + 1}})
+        assert isinstance(outcome(given(raw, settings=start.model_copy(update={"policy": policy}))), Planned)
 
 
 def test_without_keys_of_engines_it_is_refused() -> None:

@@ -30,6 +30,15 @@ def test_an_older_haproxy_shows_one_more_backend() -> None:
     assert router_sample(text) == RouterSample({}, queued=2, held=7, arrivals=9, is_older=True)
 
 
+def test_prompts_of_engines_are_counted_apart() -> None:
+    text = (
+        "# pxname,svname,qcur,scur,stot,addr,hrsp_5xx,req_tot,\nprompts,FRONTEND,,3,40,,4,41,\n"
+        "prefill,p1,0,2,8,10.0.0.9:8000,1,,\nprefill,BACKEND,2,3,30,,1,,\nengines,BACKEND,0,0,9,,,,\n"
+    )
+    expected = RouterSample({}, queued=0, held=0, arrivals=9, prompts=41, prompts_queued=2, prompts_failed=4)
+    assert router_sample(text) == expected
+
+
 @pytest.mark.parametrize(
     "text", ["", "ok", "<html>", HEADER, HEADER + "other,BACKEND,0,0,1,1,,,\n", HEADER + "engines\n"]
 )

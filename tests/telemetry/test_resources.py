@@ -10,7 +10,16 @@ from inference_operator.controller.cache import Cache
 from inference_operator.diagnosis.restart_cause import RestartCause
 from inference_operator.hardware.offers import prices
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Key, Manifest, Ref
-from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION, labels, workload_name
+from inference_operator.objects.names import (
+    DOWNLOAD,
+    ENGINE,
+    INSPECTION,
+    PREFILL,
+    ROUTER,
+    VERIFICATION,
+    labels,
+    workload_name,
+)
 from inference_operator.telemetry.resources import MAX_SERIES, ResourceMetrics
 from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL
 from tests.testing.builders import NOW, SETTINGS, inference_deployment
@@ -38,8 +47,8 @@ class World:
         self.put({**inference_deployment(name=name, replicas=replicas), "status": status})
         self.workload(name)
 
-    def workload(self, name: str) -> None:
-        meta = {"name": workload_name(name, ENGINE), "namespace": "default", "labels": labels(name, ENGINE)}
+    def workload(self, name: str, role: str = ENGINE) -> None:
+        meta = {"name": workload_name(name, role), "namespace": "default", "labels": labels(name, role)}
         self.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {}})
 
     def engine(
@@ -145,6 +154,25 @@ def test_replicas_gpus_and_cost_are_counted_from_the_engine_pods() -> None:
     }
     assert world.samples("infd_gpus") == {"H100-80GB,allocated": 4, "H100-80GB,pending": 2}
     assert world.samples("infd_cost_per_hour") == {"H100-80GB": 10}
+
+
+def test_gpus_of_each_role_are_counted_by_its_own_sizes_and_engines_that_answer_are_replicas() -> None:
+    world = World("H100:8@2.5", "L4:4@1")
+    small = {"device": "GPU", "gpu": "L4", "gpusPerReplica": 1}
+    world.resource(plan=SIZED, roles=[{"name": ENGINE, "plan": SIZED}, {"name": PREFILL, "plan": small}])
+    world.workload("qwen", PREFILL)
+    world.engine("a", **reached(ready_after=90))
+    for name in ("p", "q"):
+        world.engine(name, component=PREFILL, **reached(ready_after=90))
+    world.engine("r", component=PREFILL)
+    assert world.samples("infd_replicas")["ready"] == 1
+    assert world.samples("infd_gpus") == {
+        "H100-80GB,allocated": 2,
+        "H100-80GB,pending": 0,
+        "L4,allocated": 2,
+        "L4,pending": 1,
+    }
+    assert world.samples("infd_cost_per_hour") == {"H100-80GB": 5, "L4": 2}
 
 
 def test_the_most_engines_of_autoscaling_are_told_only_with_autoscaling() -> None:

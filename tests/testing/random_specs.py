@@ -10,6 +10,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from inference_operator.api.crd import crd
+from inference_operator.api.disaggregation import DisaggregationSpec
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
@@ -48,11 +49,13 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.disaggregation.prefill.hardware.gpu.products[]": ("H100-80GB", "NVIDIA-L4"),
     "spec.disaggregation.prefill.hardware.gpu.memory": ("1Gi", "40Gi"),
     "spec.disaggregation.prefill.hardware.gpu.resourceName": ("nvidia.com/gpu",),
-    "spec.disaggregation.prefill.engine.args[]": ("--enforce-eager", "--block-size=16"),
+    "spec.disaggregation.prefill.engine.args[]": ("--enforce-eager", "--scheduling-policy=fcfs"),
     "spec.disaggregation.prefill.engine.maxNumSeqs": (8, 32),
     "spec.disaggregation.prefill.engine.maxNumBatchedTokens": (2048, 8192),
     "spec.disaggregation.prefill.parallelism.tensor": (1, 2),
-    "spec.disaggregation.prefill.parallelism.pipeline": (1, 2),
+    "spec.disaggregation.prefill.parallelism.pipeline": (1,),
+    "spec.disaggregation.minPromptTokens": (512, 2048),
+    "spec.disaggregation.network.gigabitsPerSecond": (10, 400),
     "spec.disaggregation.network.resource": ("rdma/ib", "kubernetes.io/zone"),
     "spec.hardware.network.resource": ("rdma/ib", "vpc.amazonaws.com/efa", "kubernetes.io/zone"),
     "spec.parallelism.tensor": (1, 2, 3, 4, 64),
@@ -118,7 +121,14 @@ class Specs:
     def valid(self) -> Manifest:
         """What schema and rules allow; the operator may still refuse it."""
         drawn: Manifest = self._object(SCHEMA, "spec", Spec)
-        return drawn
+        return _without_others(drawn) if "disaggregation" in drawn else drawn
+
+    def valid_disaggregation(self) -> Manifest:
+        """Such a spec of engines that compute prompts apart, of a model that allows it."""
+        path = "spec.disaggregation"
+        own = self._object(SCHEMA["properties"]["disaggregation"], path, DisaggregationSpec)
+        model = {"source": "hf://Qwen/Qwen3-8B"}
+        return _without_others(self.valid() | {"disaggregation": own, "model": model, "paused": False})
 
     def valid_router(self) -> Manifest:
         """The section `router` of such a spec."""
@@ -200,6 +210,25 @@ class Specs:
             for name, inner in node["properties"].items()
             if name in node.get("required", ()) or self._random.random() < _RARE.get(f"{path}.{name}", _CHANCE)
         }
+
+
+_NOT_APART = {
+    "engine": ("kind", "kvOffload", "speculative", "adapterSlots", "args", "image"),
+    "parallelism": ("nodes", "data", "pipeline"),
+    "model": ("adapters",),
+    "router": ("strategy",),
+    "hardware": ("device", "network"),
+}
+"""Fields of which some values are refused beside `disaggregation`, by their section."""
+
+
+def _without_others(drawn: Manifest) -> Manifest:
+    """The spec without the fields that `disaggregation` does not go with."""
+    kept = copy.deepcopy(drawn)
+    for section, fields in _NOT_APART.items():
+        for field in fields:
+            kept.get(section, {}).pop(field, None)
+    return kept
 
 
 def _holds(part: type[BaseModel], drawn: Manifest) -> bool:

@@ -28,6 +28,7 @@ from inference_operator.admission.named_parts import (
 )
 from inference_operator.admission.references import escaped, value_of
 from inference_operator.api.administrator_policy import PUBLIC, VERSION_ENTRY, AdministratorPolicy
+from inference_operator.api.disaggregation import PrefillParallelismSpec
 from inference_operator.api.duration import duration
 from inference_operator.api.hardware import Device
 from inference_operator.api.spec import Spec
@@ -364,17 +365,36 @@ def stated_gpus(spec: Spec) -> int:
     """The fewest GPUs of all engines that a specification can lead to, as far as its fields say."""
     if spec.hardware.device is Device.CPU:
         return 0
-    sizes = spec.parallelism
-    return max(sizes.nodes or 1, (sizes.tensor or 1) * (sizes.pipeline or 1) * (sizes.data or 1)) * spec.most_replicas
+    sizes, prefill = spec.parallelism, spec.disaggregation.prefill if spec.disaggregation else None
+    gpus = max(sizes.nodes or 1, (sizes.tensor or 1) * (sizes.pipeline or 1) * (sizes.data or 1)) * spec.most_replicas
+    if prefill is None:
+        return gpus
+    own = prefill.parallelism or PrefillParallelismSpec()
+    engines = prefill.autoscaling.max_replicas if prefill.autoscaling else prefill.replicas
+    return gpus + (own.tensor or sizes.tensor or 1) * (own.pipeline or sizes.pipeline or 1) * engines
 
 
 def stated_gpus_cel(root: str) -> str:
     nodes, *sizes = (f"{value_of(root, f'parallelism.{name}')}.orValue(1)" for name in ("nodes", *_SIZES))
     of_engine = f"({nodes} > {' * '.join(sizes)} ? {nodes} : {' * '.join(sizes)})"
-    engines = f"{value_of(root, 'autoscaling.maxReplicas')}.orValue({value_of(root, 'replicas')}.orValue(1))"
-    return (
-        f"({value_of(root, 'hardware.device')}.orValue('{Device.GPU}') == '{Device.CPU}' ? 0 : {of_engine} * {engines})"
+    engines = _most_cel(root, "")
+    apart = f"{value_of(root, 'disaggregation')}.hasValue() ? {_prefill_gpus_cel(root)} : 0"
+    is_on_cpus = f"{value_of(root, 'hardware.device')}.orValue('{Device.GPU}') == '{Device.CPU}'"
+    return f"({is_on_cpus} ? 0 : {of_engine} * {engines} + ({apart}))"
+
+
+def _most_cel(root: str, section: str) -> str:
+    most, fixed = (value_of(root, f"{section}{field}") for field in ("autoscaling.maxReplicas", "replicas"))
+    return f"{most}.orValue({fixed}.orValue(1))"
+
+
+def _prefill_gpus_cel(root: str) -> str:
+    section = "disaggregation.prefill."
+    sizes = (
+        f"{value_of(root, f'{section}parallelism.{name}')}.or({value_of(root, f'parallelism.{name}')}).orValue(1)"
+        for name in ("tensor", "pipeline")
     )
+    return " * ".join((*sizes, _most_cel(root, section)))
 
 
 _SIZES = ("tensor", "pipeline", "data")

@@ -1,5 +1,7 @@
 """`spec.disaggregation` of an InferenceDeployment: prompts are computed by engines of their own."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from inference_operator.api.autoscaling_schedule import MAX_REPLICAS
@@ -8,7 +10,7 @@ from inference_operator.api.engine import MAX_TOKENS
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.hardware import RESIZES
 from inference_operator.api.network import NetworkSpec
-from inference_operator.api.validation import SpecModel
+from inference_operator.api.validation import Rule, SpecModel
 
 PREFILL_SEQUENCES = 32
 """Prompts of one batch of a prefill engine: they fill a step with few, and each holds KV cache until it was read."""
@@ -17,7 +19,11 @@ PREFILL_BATCHED_TOKENS = 8192
 vllm/engine/arg_utils.py, `get_batch_defaults`)."""
 
 MIN_PROMPT_TOKENS = 1024
-"""Shorter prompts fill no step of a GPU, and hold up the answers beside them for less than a second leg takes."""
+"""Where no break-even is known: shorter prompts hold up the answers beside them for less than their way takes."""
+
+
+MAX_GBIT_PER_S = 12_800
+"""Eight network adapters of 1,600 Gbit/s, which no server has yet."""
 
 
 class PrefillEngineSpec(SpecModel):
@@ -61,6 +67,29 @@ class PrefillHardwareSpec(SpecModel):
     gpu: GpuSpec = Field(default_factory=GpuSpec, description="GPUs that prefill engines may use.")
 
 
+class PrefillAutoscalingSpec(SpecModel):
+    """The number of prefill engines follows the prompts."""
+
+    min_replicas: int = Field(
+        0,
+        ge=0,
+        le=MAX_REPLICAS,
+        description="Minimum number of prefill engines. With none the other engines compute all prompts. Default: 0."
+        " Change: in place.",
+    )
+    max_replicas: int = Field(
+        ge=1, le=MAX_REPLICAS, description="Maximum number of prefill engines. Required. Change: in place."
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
+            lambda autoscaling: autoscaling.min_replicas <= autoscaling.max_replicas,
+            "`minReplicas` must not be above `maxReplicas`",
+        ),
+    )
+
+
 class PrefillSpec(SpecModel):
     """The engines that compute prompts. They have the model, the image and the options of the others."""
 
@@ -68,9 +97,15 @@ class PrefillSpec(SpecModel):
         1,
         ge=0,
         le=MAX_REPLICAS,
-        description="Number of prefill engines; nothing scales it. With 0 the other engines compute all prompts."
-        " Default: 1. Change: in place.",
+        description="Number of prefill engines; with `autoscaling` the first one. With 0 the other engines compute all"
+        " prompts. Default: 1. Change: in place.",
         json_schema_extra={"default": 1},
+    )
+    autoscaling: PrefillAutoscalingSpec | None = Field(
+        None,
+        description="The number follows the prompts that wait, against 3/4 of `autoscaling.objective.ttft`. The"
+        " operator decides it, also where an HPA or KEDA decides that of the others; delays are theirs. Default: off."
+        " Change: in place.",
     )
     hardware: PrefillHardwareSpec | None = Field(
         None, description=f"Hardware of prefill engines. Default: that of `hardware`. {RESIZES}"
@@ -83,6 +118,19 @@ class PrefillSpec(SpecModel):
     )
 
 
+class TransferNetworkSpec(NetworkSpec):
+    """The network over which engines send each other KV caches."""
+
+    gigabits_per_second: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_GBIT_PER_S,
+        description="Speed of the network for the KV caches of one engine, in Gbit/s. A KV cache that takes more than a"
+        " quarter of `autoscaling.objective.ttft` is refused. Default: 10 over TCP; with `resource` 50 for each GPU."
+        " Change: rolling restart.",
+    )
+
+
 class DisaggregationSpec(SpecModel):
     """Long prompts are computed by prefill engines, which send the KV cache to those that generate the answer."""
 
@@ -91,10 +139,11 @@ class DisaggregationSpec(SpecModel):
         None,
         ge=1,
         le=MAX_TOKENS,
-        description="Prompts of fewer tokens are computed by the engine that answers."
-        f" Default: {MIN_PROMPT_TOKENS}. Change: rolling restart.",
+        description="Prompts of fewer tokens are computed by the engine that answers. Default: the plan's break-even,"
+        " from which an answer beside a prompt would wait for it longer than it takes on its way;"
+        f" {MIN_PROMPT_TOKENS} where none is known. Change: rolling restart.",
     )
-    network: NetworkSpec = Field(
-        default_factory=NetworkSpec,
+    network: TransferNetworkSpec = Field(
+        default_factory=TransferNetworkSpec,
         description="Network over which engines send the KV cache. Default: TCP on the network of pods.",
     )

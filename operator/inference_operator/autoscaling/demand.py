@@ -47,6 +47,8 @@ class Totals:
 
     arrivals: Total = field(default_factory=Total)
     completions: Total = field(default_factory=Total)
+    failed: Total = field(default_factory=Total)
+    """Prompts that no engine computed."""
 
 
 def scaling_sample(
@@ -58,6 +60,7 @@ def scaling_sample(
     at: float,
     bypasses_routers: bool,
     share: float = 1.0,
+    of_prompts: bool = False,
 ) -> tuple[ScalingSample, Totals]:
     """The sample of a round of scrapes, and the counters after it.
 
@@ -71,6 +74,8 @@ def scaling_sample(
             then.
         share: the part of the requests in routers that counts. Where it is not all, engines tell what has arrived at
             this role.
+        of_prompts: whether its requests are the prompts that other engines send. What no engine computed in this round
+            counts as waiting: engines that answer compute it meanwhile, and nobody would ask for a first engine else.
     """
     routing = [] if bypasses_routers else [pod for pod in routers if pod.ready and not pod.terminating]
     serving = [engine for engine in engines if engine.is_serving]
@@ -79,8 +84,13 @@ def scaling_sample(
     staying = {*(engine.uid for engine in engines), *(pod.uid for pod in routers)}
     finished = {uid: engine.sample.finished for uid, engine in served.items()}
     completions = totals.completions.after(finished, staying=staying)
-    arrivals = totals.arrivals.after({uid: float(router.arrivals) for uid, router in routed.items()}, staying=staying)
-    in_routers = share * sum(router.queued + router.held for router in routed.values())
+    came = {uid: float(router.prompts if of_prompts else router.arrivals) for uid, router in routed.items()}
+    arrivals = totals.arrivals.after(came, staying=staying)
+    failed = totals.failed.after({uid: float(router.prompts_failed) for uid, router in routed.items()}, staying=staying)
+    if of_prompts:
+        in_routers = failed.value - totals.failed.value + sum(router.prompts_queued for router in routed.values())
+    else:
+        in_routers = share * sum(router.queued + router.held for router in routed.values())
     outstanding = in_routers + sum(engine.outstanding for engine in served.values())
     missing = [pod.name for pod in routing if pod.uid not in routed]
     missing += [engine.name for engine in serving if engine.uid not in served]
@@ -96,4 +106,4 @@ def scaling_sample(
         starting=sum(not (engine.ready or engine.terminating or engine.failed) for engine in engines),
         missing=tuple(missing),
     )
-    return sample, Totals(arrivals, completions)
+    return sample, Totals(arrivals, completions, failed)

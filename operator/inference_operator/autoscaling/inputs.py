@@ -74,6 +74,8 @@ class ScalingInputs:
     """Part of the requests that wait in routers for which its engines should be sized, 1 where no other role gets any.
     """
     has_scale: bool = True
+    of_prompts: bool = False
+    """Whether its engines compute prompts for others, which routers count apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ def scaling_inputs(
     floor: Floor | None,
     share: float,
     has_scale: bool,
+    of_prompts: bool,
 ) -> ScalingInputs | None:
     """The parameters of the next decisions; None where the operator does not decide.
 
@@ -125,7 +128,7 @@ def scaling_inputs(
         least_seconds=target.least_seconds,
     )
     bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL or not share
-    return ScalingInputs(settings, replicas, bypasses_routers, target, role, plan, share, has_scale)
+    return ScalingInputs(settings, replicas, bypasses_routers, target, role, plan, share, has_scale, of_prompts)
 
 
 def corrected_target(

@@ -75,6 +75,7 @@ def observed(state: LoopState, scraped: ScrapeRound) -> tuple[LoopState, Scaling
         at=scraped.at,
         bypasses_routers=inputs.bypasses_routers,
         share=inputs.share,
+        of_prompts=inputs.of_prompts,
     )
     decision, decided = decide(sample, inputs.settings, state.decision, replicas=replicas)
     answered = scraped.samples.engines

@@ -28,6 +28,6 @@ class KVTransfer:
     prefill_url: str = ""
     """`http://HOST:PORT` of the routers' frontend for engines; only decode engines have it."""
     min_prompt_tokens: int = 0
-    """Shorter prompts are computed where they are decoded; only decode engines have it."""
+    """Shorter prompts are computed where they are decoded; only decode engines have it. 0: as the plan says."""
     objective: float = 2.0
     """Seconds: the objective of the time to first token, which bounds every wait."""

@@ -3,20 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from inference_operator.api.disaggregation import DisaggregationSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.engines.base import Engine
+from inference_operator.engines.kv_transfer import TransferRole
 from inference_operator.engines.options import unsafe_arguments
 from inference_operator.models.config import NotUnderstood
-from inference_operator.models.facts import Attention, ModelFacts
+from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.names import PREFILL
 from inference_operator.planning.role_plan import RolePlan
 from inference_operator.roles.context import RoleContext
 from inference_operator.sentences import sentences
 from inference_operator.settings import Settings
+from inference_operator.sizing.disaggregation import kv_path, least_prompt, unsendable
+from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import Objective
 
 FIELD = "spec.disaggregation"
 _REMOVE = f"Remove it, or remove `{FIELD}`."
@@ -74,7 +79,8 @@ def refusal_of_transfer(
     context: RoleContext, plan: RolePlan, facts: ModelFacts | NotUnderstood | None
 ) -> Refusal | None:
     """Why the KV cache of a model, as it was planned, cannot be sent; None if it can, or is not to be."""
-    if context.spec.transfer is None:
+    transfer = context.spec.transfer
+    if transfer is None:
         return None
     if plan.pinned.plan.parallel.nodes > 1:
         return _refused(FIELD, f"{_ON_ONE_NODE} This model needs several.")
@@ -84,20 +90,21 @@ def refusal_of_transfer(
         return of_prefill(context, Refusal(Reason.INVALID_SPEC, field, f"{_ONE_STAGE} This plan has {stages}.", cure))
     if not isinstance(facts, ModelFacts):
         return None if plan.is_kept else _refused(FIELD, "The model's files are not known, and so not its KV cache.")
-    if problem := _of_cache(context.engine.as_served(facts, context.spec.stated.engine)):
+    if problem := unsendable(context.engine.as_served(facts, context.spec.stated.engine)):
         return _refused(FIELD, f"{problem} are not sent from engine to engine.")
-    return None
+    decodes = transfer.role is TransferRole.DECODE
+    return _of_network(context.spec.stated, plan.pinned.plan) if decodes else None
 
 
-def _of_cache(facts: ModelFacts) -> str:
-    kinds = {group.attention for group in facts.groups}
-    if facts.is_pooling or facts.is_encoder:
-        return "Prompts that get no answer of text"
-    if facts.tower is not None:
-        return "KV caches of images, video and sound"
-    if len(kinds) > 1 or not kinds <= {Attention.FULL, Attention.LATENT} or facts.has_unknown_states:
-        return "KV caches of which layers keep different things (hybrid models, sliding windows, states)"
-    return "KV caches with an index" if facts.uses_sparse_mla else ""
+def _of_network(stated: Spec, plan: Plan) -> Refusal | None:
+    """The refusal of a network that is too slow for the shortest prompt that is sent."""
+    apart = stated.disaggregation or DisaggregationSpec()
+    path, objective = kv_path(plan, apart), Objective.requested(stated.autoscaling)
+    problem = path.problem(least_prompt(plan, apart, objective), objective) if path else ""
+    if not problem:
+        return None
+    cure = f"Name a faster network or its speed, allow a longer `spec.autoscaling.objective.ttft`, or remove `{FIELD}`."
+    return Refusal(Reason.INVALID_SPEC, f"{FIELD}.network.gigabitsPerSecond", problem, cure)
 
 
 def _refused(field: str, problem: str) -> Refusal:

@@ -8,12 +8,14 @@ from inference_operator.autoscaling.external import external_autoscaler
 from inference_operator.autoscaling.inputs import ScalingInputs, corrected_target, measured_load, scaling_inputs
 from inference_operator.autoscaling.query import engines_query
 from inference_operator.autoscaling.target import Target, target_concurrency
+from inference_operator.engines.kv_transfer import TransferRole
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Part
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.sizing.disaggregation import of_prompts
 from inference_operator.sizing.shape import Objective
 
 
@@ -52,22 +54,31 @@ def _request(planned: Planned, role: Role, target: Target) -> ScalingInputs | No
         floor=role.scaling.floor,
         share=_share(planned, role),
         has_scale=role.context.spec.has_scale,
+        of_prompts=_computes_prompts(role),
     )
 
 
 def _share(planned: Planned, role: Role) -> float:
-    """The part of the requests that routers send to a role: by weights, as if all had the engines that are wanted."""
+    """The part of the requests that routers send to a role: by weights, as if all had the engines that are wanted.
+
+    Engines that compute prompts for others get all of those.
+    """
+    if _computes_prompts(role):
+        return 1.0
     weights = {other.name: other.context.spec.weight * max(other.change.wanted, 1) for other in planned.roles}
     return weights[role.name] / sum(weights.values())
 
 
 def _target(inputs: Inputs, role: Role) -> Target:
     stated, scaling, recorded = role.context.spec.stated, role.scaling, role.context.live.recorded
+    plan, objective = role.plan.plan, Objective.requested(stated.autoscaling)
+    if _computes_prompts(role):
+        plan, objective = of_prompts(plan, objective)
     computed = target_concurrency(
-        role.plan.plan,
+        plan,
         max_num_seqs=role.process.max_concurrency,
         requested=stated.autoscaling.target_concurrency if stated.autoscaling else None,
-        objective=Objective.requested(stated.autoscaling),
+        objective=objective,
         load=measured_load(scaling.recorded, scaling.result),
     )
     return corrected_target(
@@ -78,6 +89,11 @@ def _target(inputs: Inputs, role: Role) -> Target:
         recorded_plan=_plan_id(recorded) if recorded else "",
         is_edited=inputs.resource.status.observed_generation != inputs.resource.generation,
     )
+
+
+def _computes_prompts(role: Role) -> bool:
+    transfer = role.context.spec.transfer
+    return transfer is not None and transfer.role is TransferRole.PREFILL
 
 
 def _plan_id(plan: PinnedPlan) -> str:

@@ -33,7 +33,9 @@ from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.router.process import PREFILL_PORT
 from inference_operator.sentences import sentences
+from inference_operator.sizing.disaggregation import least_prompt
 from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import Objective
 from inference_operator.workload.pinned_template import (
     ENGINE_PIN,
     EngineContent,
@@ -133,12 +135,14 @@ def _of_plan(context: RoleContext, transfer: KVTransfer, plan: PinnedPlan) -> KV
     """
     key, domain = context.owner.key, context.settings.cluster_domain
     host = service_host(router_name(key.name), key.namespace, cluster_domain=domain)
-    decodes = transfer.role is TransferRole.DECODE
+    decodes, apart = transfer.role is TransferRole.DECODE, context.spec.stated.disaggregation
     commit = plan.commit or (transfer.role.name if isinstance(context.source, HubModel) else "")
+    objective = Objective.requested(context.spec.stated.autoscaling)
     return replace(
         transfer,
         revision=content_hash([transfer.revision, plan.image, commit]),
         prefill_url=f"http://{host}:{PREFILL_PORT}" if decodes else "",
+        min_prompt_tokens=least_prompt(plan.plan, apart, objective) if decodes and apart else 0,
     )
 
 
@@ -155,17 +159,17 @@ def _process(
         folder = _hub_folder(context.source, plan.commit) if hub_cache else ""
     served = ServedModel(path, name, commit, revision, model.token_secret_ref, folder, hub_cache)
     limits = timeouts(spec.stated, plan.plan, settings)
-    running = spec.running_engine(plan.image, _with_network(spec, plan.plan))
+    running = spec.running_engine(plan.image, _with_network(spec, plan.plan, transfer))
     front = Front(settings.listen_address, settings.traces_endpoint, asks_for_key, transfer)
     return context.engine.process(running, plan.plan, served, limits, front)
 
 
-def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
+def _with_network(spec: EffectiveSpec, plan: Plan, transfer: KVTransfer | None) -> Environment:
     """The variables of the engine, with those of the network between its pods.
 
     A variable of the user stays, and one of the administrator unless the user names the interface.
     """
-    network, apart = spec.network, spec.stated.disaggregation
+    network, apart = spec.network, spec.stated.disaggregation if transfer else None
     if plan.parallel.nodes == 1:
         interface = apart.network.interface if apart and not apart.network.resource else None
         return with_defaults(spec.engine.env, {UCX_DEVICES: interface} if interface else {})

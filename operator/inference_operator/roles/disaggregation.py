@@ -1,10 +1,11 @@
 """Prompts and answers computed apart: the role of the engines that compute prompts, and what both roles agree on."""
 
+from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
 from inference_operator.api.disaggregation import (
-    MIN_PROMPT_TOKENS,
     PREFILL_BATCHED_TOKENS,
     PREFILL_SEQUENCES,
     DisaggregationSpec,
+    PrefillSpec,
 )
 from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.hardware import Device
@@ -31,13 +32,27 @@ def prefill_spec(stated: Spec, asked: DisaggregationSpec) -> Spec:
         "disaggregation": DisaggregationSpec(network=asked.network),
         "engine": engine.model_copy(update=sizes),
         "replicas": own.replicas,
-        "autoscaling": None,
+        "autoscaling": _autoscaling(stated.autoscaling, own),
     }
     if own.hardware:
         replaced["hardware"] = stated.hardware.model_copy(update={"gpu": own.hardware.gpu})
     if own.parallelism:
         replaced["parallelism"] = stated.parallelism.model_copy(update=own.parallelism.model_dump(exclude_none=True))
     return stated.model_copy(update=replaced)
+
+
+def _autoscaling(others: AutoscalingSpec | None, own: PrefillSpec) -> AutoscalingSpec | None:
+    """The autoscaling of prefill engines: their own numbers, and the objective and the delays of the others."""
+    if own.autoscaling is None:
+        return None
+    limits = own.autoscaling.model_dump()
+    if others is None:
+        return AutoscalingSpec(**limits)
+    return others.model_copy(update=limits | _NOT_OF_PREFILL)
+
+
+_NOT_OF_PREFILL = {"backend": AutoscalingBackend.BUILT_IN, "target_concurrency": None, "schedule": ()}
+"""An HPA and KEDA act on `/scale`, and a number of requests or a time of the day is about the others."""
 
 
 def transfer_of(stated: Spec, role: TransferRole) -> KVTransfer | None:
@@ -51,8 +66,8 @@ def transfer_of(stated: Spec, role: TransferRole) -> KVTransfer | None:
     engine = stated.engine.model_dump(mode="json", include=_EQUAL, exclude_defaults=True)
     shared = [stated.model.source, stated.model.revision, engine, objective]
     decodes = role is TransferRole.DECODE
-    tokens = (stated.disaggregation.min_prompt_tokens or MIN_PROMPT_TOKENS) if decodes else 0
-    return KVTransfer(role, content_hash(shared), min_prompt_tokens=tokens, objective=objective)
+    tokens = stated.disaggregation.min_prompt_tokens if decodes else None
+    return KVTransfer(role, content_hash(shared), min_prompt_tokens=tokens or 0, objective=objective)
 
 
 _EQUAL = {"args", "env", "dtype", "quantization", "kv_cache_dtype", "rope_scaling", "max_model_len"}

@@ -23,6 +23,9 @@ _SHOWN_BY_OLDER = "stopping"
 _COUNT = re.compile("[0-9]{1,19}")
 """HAProxy counts in 64 bits."""
 _COLUMNS = ("pxname", "svname", "scur", "stot", "qcur", "addr")
+_OF_PROMPTS = ("req_tot", "hrsp_5xx")
+"""Of the frontend for prompts of engines, beside these."""
+_PROMPTS, _PREFILL, _FRONTEND = "prompts", "prefill", "FRONTEND"
 
 
 def router_sample(text: str) -> RouterSample | None:
@@ -36,13 +39,14 @@ def router_sample(text: str) -> RouterSample | None:
         ...     "engines,hold,0,1,4,127.0.0.4:9100,\n"
         ...     "engines,BACKEND,3,7,24,,\n"
         ... )
-        RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20, is_older=False)
+        RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20, is_older=False, prompts=0, \
+prompts_queued=0, prompts_failed=0)
     """
     header, _, rest = text.removeprefix("# ").partition("\n")
     names = header.split(",")
     if not set(_COLUMNS) <= set(names):
         return None
-    places = [names.index(name) for name in _COLUMNS]
+    places = {name: names.index(name) for name in (*_COLUMNS, *_OF_PROMPTS) if name in names}
     rows = [_row(line.split(","), places) for line in rest.splitlines()]
     servers = [row for row in rows if row.get("pxname") == _BACKEND]
     total = next((row for row in servers if row["svname"] == _TOTAL), None)
@@ -58,13 +62,17 @@ def router_sample(text: str) -> RouterSample | None:
     queued = _count(total["qcur"])
     held = max(0, _count(total["scur"]) - queued - sum(sessions.values()) - twice)
     is_older = any(row.get("pxname") == _SHOWN_BY_OLDER for row in rows)
-    return RouterSample(dict(sessions), queued, held, max(0, _count(total["stot"]) - came_twice), is_older)
+    by_name = {(row.get("pxname"), row.get("svname")): row for row in rows}
+    prompts, prefill = by_name.get((_PROMPTS, _FRONTEND), {}), by_name.get((_PREFILL, _TOTAL), {})
+    came, failed = (_count(prompts.get(name, "")) for name in _OF_PROMPTS)
+    arrivals, waiting = max(0, _count(total["stot"]) - came_twice), _count(prefill.get("qcur", ""))
+    return RouterSample(dict(sessions), queued, held, arrivals, is_older, came, waiting, failed)
 
 
-def _row(fields: list[str], places: list[int]) -> Mapping[str, str]:
-    if len(fields) <= max(places):
+def _row(fields: list[str], places: Mapping[str, int]) -> Mapping[str, str]:
+    if len(fields) <= max(places.values()):
         return {}
-    return {name: fields[place] for name, place in zip(_COLUMNS, places, strict=True)}
+    return {name: fields[place] for name, place in places.items()}
 
 
 def _count(text: str) -> int:

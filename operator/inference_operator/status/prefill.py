@@ -21,7 +21,9 @@ def prefill_unused(observation: Observation) -> ConditionVerdict | None:
     wanted, ready = prefill.decided.change.wanted, prefill.component.workload.ready
     counted = ready_of(ready, wanted, "prefill engine")
     if not wanted:
-        message = "No prefill engine is wanted: `spec.disaggregation.prefill.replicas` is 0."
+        scales = prefill.decided.context.spec.stated.autoscaling is not None
+        why = "no prompt has come of late" if scales else "`spec.disaggregation.prefill.replicas` is 0"
+        message = f"No prefill engine is wanted: {why}."
         return ConditionVerdict("True", Reason.NO_PREFILL_ENGINE, sentences(message, _LOCAL))
     if not ready:
         return ConditionVerdict("True", Reason.NO_PREFILL_ENGINE, sentences(counted, _LOCAL))

@@ -7,8 +7,10 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.chain import Chain
+from inference_operator.engines.kv_transfer import TransferRole
 from inference_operator.planning.capacity import DISK_CURE
 from inference_operator.sentences import sentences
+from inference_operator.sizing.disaggregation import sent_in_words
 from inference_operator.sizing.engine_choices import CONTEXT, SEQUENCES
 from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.plan import PerGpu, Plan
@@ -96,6 +98,16 @@ class _Sized:
         return self.role.engine.doubt_of_tables(pinned.image) if pinned else ""
 
     @property
+    def sent(self) -> str:
+        """Sentences about the prompts that the engines of a role have others compute; empty for others."""
+        spec = self.role.decided.context.spec if self.role.decided else None
+        apart = spec.stated.disaggregation if spec else None
+        decodes = spec and spec.transfer and spec.transfer.role is TransferRole.DECODE
+        if not (spec and apart and decodes):
+            return ""
+        return sent_in_words(self.plan, apart, Objective.requested(spec.stated.autoscaling))
+
+    @property
     def reported(self) -> str:
         """Sentences about what an engine carries, what engines reported, and the disks of nodes."""
         shortfall = self.role.decided.disk_shortfall if self.role.decided else ""
@@ -107,6 +119,7 @@ class _Sized:
             *_capacity(self.observation, self.role, self.plan),
             correction(self.plan),
             remark(kv_cache(self.observation, self.role)),
+            self.sent,
             *self.plan.advice,
             f"{shortfall} {DISK_CURE}" if shortfall else "",
         )

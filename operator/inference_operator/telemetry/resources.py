@@ -17,6 +17,7 @@ from inference_operator.autoscaling.decision import Bound, Decision
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.diagnosis.restart_cause import RestartCause
 from inference_operator.manifest import Key
+from inference_operator.objects.names import PREFILL
 from inference_operator.telemetry.restarts import EngineRestarts, RouterRestarts
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
@@ -46,15 +47,19 @@ PHASES = ("node", "prepare", "load")
 ROUTER_STATES = ("ready", "unready")
 DEMAND_PARTS = ("steady", "headroom", "backlog")
 
+ROLES = 2
+"""Roles of one InferenceDeployment, which may have GPUs of different kinds."""
+
 MAX_SERIES = (
     len(INFERENCE_DEPLOYMENT_API.conditions)
     + len(REPLICA_STATES)
-    + len(GPU_STATES)
+    + ROLES * len(GPU_STATES)
     + len(PHASES)
     + len(DEMAND_PARTS)
     + len(RestartCause)
     + len(ROUTER_STATES)
-    + len(("max", "target", "bound", "cost", "step", "no progress", "stalls", "router restarts"))
+    + ROLES * len(("cost",))
+    + len(("max", "target", "bound", "step", "no progress", "stalls", "router restarts"))
 )
 """Series of one InferenceDeployment."""
 
@@ -67,7 +72,8 @@ REPLICAS = Description(
     "infd_replicas",
     "gauge",
     (*_OF, "state"),
-    "Engines: `desired` by autoscaling or spec, `ready`, `starting`, `unscheduled` (without a node), `terminating`",
+    "Engines that answer: `desired` by autoscaling or spec, `ready`, `starting`, `unscheduled` (without a node),"
+    " `terminating`",
 )
 MAX_REPLICAS = Description("infd_max_replicas", "gauge", _OF, "Most engines of autoscaling: its `maxReplicas`")
 DEMAND = Description(
@@ -94,7 +100,7 @@ GPUS = Description(
     "infd_gpus",
     "gauge",
     (*_OF, "gpu", "state"),
-    "GPUs that engine pods request, by kind: `allocated` on nodes, or `pending`; with the sizes in the status",
+    "GPUs that engine pods of all roles request, by kind: `allocated` on nodes, or `pending`; by sizes in the status",
 )
 COST = Description(
     "infd_cost_per_hour",
@@ -193,11 +199,10 @@ class ResourceMetrics(Collector):
             yield MAX_REPLICAS, figures.max_replicas
         if scaling := self.scaling(key):
             yield from _decided(scaling.decision)
-        gpus = _gpus(figures, engines)
-        for state, number in gpus.items():
-            yield GPUS, number, figures.gpu, state
-        if gpus and figures.gpu in self.prices:
-            yield COST, gpus["allocated"] * self.prices[figures.gpu], figures.gpu
+        for (kind, state), number in _gpus(figures, engines).items():
+            yield GPUS, number, kind, state
+            if state == GPU_STATES[0] and kind in self.prices:
+                yield COST, number * self.prices[kind], kind
         if figures.startup_step:
             yield STEP, 1, figures.startup_step
         for phase, seconds in self._startups.last(key).items():
@@ -226,7 +231,7 @@ def _staying(engines: Sequence[EngineView]) -> list[EngineView]:
 
 
 def _replicas(figures: ResourceFigures, engines: Sequence[EngineView]) -> Mapping[str, int]:
-    counted = Counter(map(_state, engines))
+    counted = Counter(_state(engine) for engine in engines if engine.component != PREFILL)
     return {"desired": figures.desired, **{state: counted[state] for state in REPLICA_STATES[1:]}}
 
 
@@ -243,15 +248,16 @@ def _router_states(routers: Sequence[PodView]) -> Mapping[str, int]:
     return dict(zip(ROUTER_STATES, (counted[True], counted[False]), strict=True))
 
 
-def _gpus(figures: ResourceFigures, engines: Sequence[EngineView]) -> Mapping[str, float]:
-    """The GPUs of engines, of which each pod has an equal part."""
-    if not figures.gpus_per_replica:
-        return {}
-    parts = sum(engine.scheduled_part for engine in engines)
-    return {
-        "allocated": parts * figures.gpus_per_replica,
-        "pending": (len(engines) - parts) * figures.gpus_per_replica,
-    }
+def _gpus(figures: ResourceFigures, engines: Sequence[EngineView]) -> Mapping[tuple[str, str], float]:
+    """The GPUs of engines by kind and state. Each pod of an engine has an equal part of its GPUs."""
+    counted: dict[tuple[str, str], float] = {}
+    for role, gpus in figures.gpus.items():
+        own = [engine for engine in engines if role in ("", engine.component)]
+        parts = sum(engine.scheduled_part for engine in own)
+        if gpus.count:
+            for state, number in zip(GPU_STATES, (parts, len(own) - parts), strict=True):
+                counted[gpus.kind, state] = counted.get((gpus.kind, state), 0.0) + number * gpus.count
+    return counted
 
 
 class _Startups:

@@ -1,5 +1,6 @@
 """The few figures of an InferenceDeployment that its metrics tell, read once when the object enters the cache."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,14 +12,22 @@ ConditionState = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class EngineGpus:
+    """The GPUs of one engine."""
+
+    kind: str
+    """The kind that it was sized for; empty if it is unknown."""
+    count: int
+    """0 before sizing, and on CPUs."""
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceFigures:
     desired: int
     """Engines that the autoscaler wants; without one, those of the spec."""
     conditions: tuple[ConditionState, ...]
-    gpu: str
-    """Kind of GPU that the engines were sized for; empty if it is unknown."""
-    gpus_per_replica: int
-    """GPUs of one engine; 0 before sizing, and on CPUs."""
+    gpus: Mapping[str, EngineGpus]
+    """The GPUs of an engine of each role, where there are several; else those of all engines, under an empty name."""
     startup_step: str
     """Step of the engine that is furthest in its start; empty while none starts."""
     max_replicas: int
@@ -27,8 +36,7 @@ class ResourceFigures:
 
 def resource_figures(resource: Manifest) -> ResourceFigures:
     status = mapping(resource, "status")
-    plan = mapping(status, "plan")
-    on_gpus = plan.get("device") != "CPU"
+    plans = {str(role.get("name", "")): mapping(role, "plan") for role in objects(status, "roles")}
     spec = mapping(resource, "spec")
     decided = mapping(status, "autoscaling").get("desiredReplicas") if "autoscaling" in spec else None
     most = mapping(spec, "autoscaling").get("maxReplicas", 0)
@@ -36,11 +44,15 @@ def resource_figures(resource: Manifest) -> ResourceFigures:
     return ResourceFigures(
         desired=desired if isinstance(desired, int) else 1,
         conditions=tuple(_state(*(str(c.get(name, "")) for name in _FIELDS)) for c in objects(status, "conditions")),
-        gpu=str(plan.get("gpu", "")),
-        gpus_per_replica=int(plan.get("gpusPerReplica") or 0) if on_gpus else 0,
+        gpus={role: _gpus(plan) for role, plan in (plans or {"": mapping(status, "plan")}).items()},
         startup_step=str(mapping(status, "startup").get("step", "")),
         max_replicas=most if isinstance(most, int) else 0,
     )
+
+
+def _gpus(plan: Manifest) -> EngineGpus:
+    count = int(plan.get("gpusPerReplica") or 0) if plan.get("device") != "CPU" else 0
+    return EngineGpus(str(plan.get("gpu", "")), count)
 
 
 _FIELDS = ("type", "status", "reason")

@@ -125,6 +125,12 @@ class RouterSample:
     """Requests that clients have sent since its start, refused ones included."""
     is_older: bool = False
     """Whether its HAProxy is older than 3.4."""
+    prompts: int = 0
+    """Prompts that engines have sent since its start, for those that compute prompts."""
+    prompts_queued: int = 0
+    """Those of them that wait for an engine."""
+    prompts_failed: int = 0
+    """Those of them that no engine computed: none was there, or had room in time."""
 
 
 def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
@@ -138,6 +144,9 @@ def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
         sum(router.held for router in routers),
         sum(router.arrivals for router in routers),
         any(router.is_older for router in routers),
+        sum(router.prompts for router in routers),
+        sum(router.prompts_queued for router in routers),
+        sum(router.prompts_failed for router in routers),
     )
 
 

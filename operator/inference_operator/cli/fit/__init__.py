@@ -135,6 +135,9 @@ def add_rate(fit: argparse.ArgumentParser) -> None:
     rate.add_argument(
         "--price", action="append", default=[], metavar="KIND=PRICE", help="price of one GPU for an hour; repeatable"
     )
+    rate.add_argument(
+        "--network", type=_positive, metavar="GBIT", help="Gbit/s between engines for prompts and answers; default 10"
+    )
     rate.add_argument("--plot", action="store_true", help="draw the latencies of one engine over its load")
 
 

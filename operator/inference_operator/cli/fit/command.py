@@ -15,8 +15,10 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.arguments import hub_model, named_gpus
 from inference_operator.cli.fit.answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
+from inference_operator.cli.fit.apart import apart
+from inference_operator.cli.fit.apart import lines as apart_lines
 from inference_operator.cli.fit.rate import Asked, asked_rate, prices
-from inference_operator.cli.fit.rate import documents as rate_documents
+from inference_operator.cli.fit.rate import document as rate_document
 from inference_operator.cli.fit.rate import report as rate_report
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import UsageError
@@ -39,7 +41,7 @@ from inference_operator.planning.known_model import known_model, with_draft
 from inference_operator.settings import Settings
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.fitting import CONTEXT_STEP, OnGpus, aimed_context
-from inference_operator.sizing.fleet import fleet_plan
+from inference_operator.sizing.fleet import by_cost, fleet_plan
 from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.shape import KV_BYTES, Shape, SizingInputs
 from inference_operator.units import GIB
@@ -89,10 +91,16 @@ def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
             refused.append(f"{offer.kind}: its engine keeps the latencies not even with one request at a time.")
         else:
             plans.append(found)
+    plans = by_cost(plans)
+    sending = plans if engine.can_transfer and not (shape.speculation or shape.kv_offload_gib or shape.adapters) else []
+    others = {one.gpu: one for plan in sending if (one := apart(facts, plan, asked, on_gpus, inputs))}
     if options.output == "table":
-        print("\n".join(rate_report(plans, asked, refused, plot=options.plot)))
+        report_lines = rate_report(plans, asked, refused, plot=options.plot)
+        print("\n".join([*report_lines, *apart_lines(list(others.values()), asked, facts)]))
     else:
-        print(dumped(rate_documents(plans, asked), options.output))
+        apart_of = {kind: {"disaggregation": one.document(asked)} for kind, one in others.items()}
+        documents = [rate_document(plan, asked) | apart_of.get(plan.engine.offer.kind, {}) for plan in plans]
+        print(dumped(documents, options.output))
     return int(not plans)
 
 

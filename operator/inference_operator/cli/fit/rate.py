@@ -10,7 +10,7 @@ from inference_operator.api.autoscaling import LEAST_PERCENTILE, MOST_PERCENTILE
 from inference_operator.cli.output import table
 from inference_operator.cli.parser import UsageError
 from inference_operator.manifest import Manifest
-from inference_operator.sizing.fleet import FleetPlan, at_rate, by_cost
+from inference_operator.sizing.fleet import FleetPlan, at_rate
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load, Served, serving
 from inference_operator.sizing.shape import Objective
 
@@ -30,6 +30,8 @@ class Asked:
     """Requests in a second."""
     load: Load
     objective: Objective
+    gigabits: float | None = None
+    """Gbit/s between engines for prompts and engines for answers; None: as without a statement."""
 
     @property
     def longest(self) -> int:
@@ -44,7 +46,7 @@ def asked_rate(options: argparse.Namespace) -> Asked | None:
         raise UsageError(f"--percentile: must be from {LEAST_PERCENTILE} to {MOST_PERCENTILE}.")
     asked = {name: value for name in ("ttft", "tpot", "percentile") if (value := getattr(options, name)) is not None}
     objective = replace(Objective(), **asked)
-    return Asked(options.rate, Load(float(prompt), float(answer), options.cached), objective)
+    return Asked(options.rate, Load(float(prompt), float(answer), options.cached), objective, options.network)
 
 
 def prices(texts: Sequence[str]) -> dict[str, float]:
@@ -58,11 +60,7 @@ def prices(texts: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def documents(plans: Sequence[FleetPlan], asked: Asked) -> list[Manifest]:
-    return [_document(plan, asked) for plan in by_cost(plans)]
-
-
-def _document(plan: FleetPlan, asked: Asked) -> Manifest:
+def document(plan: FleetPlan, asked: Asked) -> Manifest:
     parallel, million = plan.engine.shape.parallel, plan.price_of_million(asked.load)
     return {
         "gpu": plan.engine.offer.kind,
@@ -86,15 +84,18 @@ def _document(plan: FleetPlan, asked: Asked) -> Manifest:
 
 
 def report(plans: Sequence[FleetPlan], asked: Asked, refused: Sequence[str], *, plot: bool) -> Iterator[str]:
-    """The table of each kind, the best and the runner-up in words, and the plot."""
-    ordered = by_cost(plans)
-    if ordered:
-        yield from table([HEAD, *(_row(plan, asked) for plan in ordered)])
-        yield from _in_words(ordered, asked)
+    """The table of each kind, the best and the runner-up in words, and the plot.
+
+    Args:
+        plans: the best first.
+    """
+    if plans:
+        yield from table([HEAD, *(_row(plan, asked) for plan in plans)])
+        yield from _in_words(plans, asked)
     yield from refused
-    if plot and ordered:
+    if plot and plans:
         yield ""
-        yield from _plotted(ordered[0], asked)
+        yield from _plotted(plans[0], asked)
 
 
 def _row(plan: FleetPlan, asked: Asked) -> Sequence[str]:

@@ -54,6 +54,8 @@ _COMPUTED = "vllm:request_prefill_kv_computed_tokens"
 _LOOKED_UP, _CACHED = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 _GUESSED, _ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
 _TOKENS = (f"{_PROMPT}_count", f"{_PROMPT}_sum", f"{_ANSWER}_sum", _LOOKED_UP, _CACHED, _GUESSED, _ACCEPTED)
+_RECEIVED = "vllm:external_prefix_cache_hits_total"
+"""Counter of tokens of prompts whose KV cache came from another engine, or from the host."""
 
 SERIES = EngineSeries(
     running=REQUESTS_RUNNING,
@@ -79,7 +81,7 @@ def engine_sample(text: str) -> EngineSample | None:
     sums: dict[str, float] = defaultdict(float)
     model = ""
     try:
-        for item in series(text, (*_PROGRESS, _ANSWERED, *_TOKENS)):
+        for item in series(text, (*_PROGRESS, _ANSWERED, *_TOKENS, _RECEIVED)):
             sums[item.name] += item.value
             model = model or item.labels.get("model_name", "")
         ttft, tpot, answers = (histogram(text, name) for name in (TTFT, TPOT, _ANSWER))
@@ -104,7 +106,8 @@ def engine_sample(text: str) -> EngineSample | None:
 
 
 def _tokens(sums: Mapping[str, float]) -> TokenCounts | None:
-    counts = [sums.get(name, 0.0) for name in _TOKENS]
+    found = {**sums, _CACHED: sums.get(_CACHED, 0.0) + sums.get(_RECEIVED, 0.0)}
+    counts = [found.get(name, 0.0) for name in _TOKENS]
     known = f"{_PROMPT}_count" in sums and are_counts(counts)
     return TokenCounts(*counts) if known else None
 

@@ -1,0 +1,201 @@
+"""Prompts and answers computed apart: the way of a KV cache from engine to engine, and when that pays.
+
+- On its way a prompt has one more request, its KV cache passes a network, and it waits for a step of the engine that
+  answers.
+- It breaks even where each answer beside it would wait longer for its computation than it takes on its way.
+- A prompt whose way takes more than `WAY_SHARE` of the time to its first token is not sent: nothing would be left for
+  the queue of prompts.
+- A rate of requests needs engines for prompts alone, as pooling models have them (`serving.py`), which keep what the
+  way leaves of the time to the first token, and engines for answers whose prompts are all in their cache.
+
+It is the arithmetic of `infd fit`, of the plan and of validation alike. It is computed, and measured on no GPU.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from inference_operator.api.disaggregation import MIN_PROMPT_TOKENS, DisaggregationSpec
+from inference_operator.models.facts import Attention, ModelFacts
+from inference_operator.sizing.efficiency import NETWORK_GB_PER_S
+from inference_operator.sizing.gpu_plan import GpuPlan
+from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.serving import Load, Serving, serving, serving_of_plan
+from inference_operator.sizing.shape import LEAST_SEQUENCES, Objective
+from inference_operator.units import GIB
+
+BITS, GIGA = 8, 1e9
+TCP_GBIT_PER_S = 10.0
+"""Of one connection, as UCX opens it, between two instances in a placement group; half of it elsewhere (Amazon EC2 User
+Guide, "Amazon EC2 instance network bandwidth")."""
+LEG_SECONDS = 0.02
+"""Of the request to the engine for prompts, beside its computation: 11 ms of processor time at both ends for 16,384
+tokens (`python -m bench.disaggregation`), and the hop over a router."""
+WAY_SHARE = 0.25
+"""Most of the TTFT objective that the transfer of a KV cache may take."""
+SHORTEST, LENGTHS_PER_OCTAVE = 64, 4
+"""Break-evens are looked for among lengths of prompts that differ by a fifth: the model of a step is not more exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class KVPath:
+    """The way of KV caches from one engine to another."""
+
+    token_bytes: float
+    """Of one token on all ranks: each reads those of its counterpart, also what all ranks have alike."""
+    gigabits: float
+    """Gbit/s of the network that one engine has for them."""
+
+    def gib(self, tokens: float) -> float:
+        return tokens * self.token_bytes / GIB
+
+    def seconds(self, tokens: float) -> float:
+        """Time of the KV cache of a prompt on the network."""
+        return BITS * tokens * self.token_bytes / (self.gigabits * GIGA)
+
+    def longest(self, objective: Objective) -> float:
+        """Tokens of the longest prompt whose KV cache leaves enough of the objective."""
+        if self.seconds(1000) <= WAY_SHARE * objective.ttft_per_1000:
+            return math.inf
+        return WAY_SHARE * objective.ttft / self.seconds(1)
+
+    def problem(self, tokens: float, objective: Objective) -> str:
+        """Why a prompt is too long for this network, in a sentence; empty if it is not."""
+        if tokens <= self.longest(objective):
+            return ""
+        allowed = max(objective.ttft, objective.ttft_per_1000 * tokens / 1000)
+        return (
+            f"The KV cache of {tokens:,.0f} prompt tokens is {self.gib(tokens):.2f} GiB and takes"
+            f" {self.seconds(tokens):.2g} s over {self.gigabits:g} Gbit/s, more than a quarter of the {allowed:g} s to"
+            " the first token."
+        )
+
+
+def gigabits(asked: float | None, *, has_devices: bool, gpus: int) -> float:
+    """Gbit/s for the KV caches of one engine: as somebody says, else what networks of their kind have at least."""
+    return asked or (BITS * NETWORK_GB_PER_S * gpus if has_devices else TCP_GBIT_PER_S)
+
+
+def kv_path(plan: Plan, apart: DisaggregationSpec) -> KVPath | None:
+    """The way between engines of a plan; None where the size of the KV cache is not known."""
+    if plan.per_gpu is None or not plan.per_gpu.kv_token_bytes:
+        return None
+    network, gpus = apart.network, plan.gpus_per_replica
+    speed = gigabits(network.gigabits_per_second, has_devices=bool(network.devices), gpus=gpus)
+    return KVPath(float(plan.per_gpu.kv_token_bytes * plan.parallel.world_size), speed)
+
+
+def least_prompt(plan: Plan, apart: DisaggregationSpec, objective: Objective) -> int:
+    """Tokens of the shortest prompt that is sent: as stated, else the plan's break-even, where one is known."""
+    return apart.min_prompt_tokens or _plan_break_even(plan, apart, objective) or MIN_PROMPT_TOKENS
+
+
+def _plan_break_even(plan: Plan, apart: DisaggregationSpec, objective: Objective) -> int | None:
+    engine, path = serving_of_plan(plan), kv_path(plan, apart)
+    return break_even(engine, path, objective, context=plan.max_model_len or 0) if engine and path else None
+
+
+def break_even(engine: Serving, path: KVPath, objective: Objective, *, context: int) -> int | None:
+    """The prompt length from which each answer beside a prompt would wait for it longer than it takes on its way.
+
+    None if no length within context and objective is one: the network is slower than the engine.
+    """
+    longest = min(float(context), path.longest(objective))
+    found, most = None, int(math.log2(max(1.0, longest / SHORTEST)) * LENGTHS_PER_OCTAVE)
+    for step in range(most, -1, -1):
+        tokens = math.ceil(SHORTEST * 2 ** (step / LENGTHS_PER_OCTAVE))
+        if _held_up(engine, tokens) < way_seconds(engine, path, tokens):
+            break
+        found = tokens
+    return found
+
+
+def way_seconds(engine: Serving, path: KVPath, tokens: float) -> float:
+    """Seconds of all parts of a prompt's way to the engine that answers."""
+    return LEG_SECONDS + engine.costs.seconds(1, context=tokens) + path.seconds(tokens)
+
+
+def _held_up(engine: Serving, tokens: float) -> float:
+    """Seconds by which a prompt lengthens the steps of a batch of answers."""
+    chunk = min(tokens, float(engine.max_num_batched_tokens))
+    answers, seconds = min(LEAST_SEQUENCES, engine.max_num_seqs), engine.costs.seconds
+    return tokens / chunk * (seconds(answers, prompt=chunk, before=tokens / 2) - seconds(answers))
+
+
+def sent_in_words(plan: Plan, apart: DisaggregationSpec, objective: Objective) -> str:
+    """Which prompts are sent and what their way takes, in sentences; empty where it is not known."""
+    path, even = kv_path(plan, apart), _plan_break_even(plan, apart, objective)
+    if path is None or serving_of_plan(plan) is None:
+        return ""
+    tokens = apart.min_prompt_tokens or even or MIN_PROMPT_TOKENS
+    pays = f"A prompt breaks even from {even:,} tokens on" if even else "No length of a prompt breaks even"
+    return (
+        f"Engines of their own compute prompts of {tokens:,} tokens and more; the KV cache of one is"
+        f" {path.gib(tokens):.2f} GiB, {path.seconds(tokens):.2g} s over {path.gigabits:g} Gbit/s. {pays}."
+    )
+
+
+def unsendable(facts: ModelFacts) -> str:
+    """What of a model is not sent from engine to engine, as the subject of a sentence; empty if all is."""
+    kinds = {group.attention for group in facts.groups}
+    if facts.is_pooling or facts.is_encoder:
+        return "Prompts that get no answer of text"
+    if facts.tower is not None:
+        return "KV caches of images, video and sound"
+    if len(kinds) > 1 or not kinds <= {Attention.FULL, Attention.LATENT} or facts.has_unknown_states:
+        return "KV caches of which layers keep different things (hybrid models, sliding windows, states)"
+    return "KV caches with an index" if facts.uses_sparse_mla else ""
+
+
+def of_prompts(plan: Plan, objective: Objective) -> tuple[Plan, Objective]:
+    """A plan and an objective of engines that compute prompts for others, and leave time for the way."""
+    step = replace(plan.step, decodes=False) if plan.step else None
+    return replace(plan, step=step), replace(objective, ttft=(1 - WAY_SHARE) * objective.ttft)
+
+
+@dataclass(frozen=True, slots=True)
+class ApartPlan:
+    """Engines for prompts and engines for answers that carry a rate together."""
+
+    prefill: GpuPlan
+    decode: GpuPlan
+    prefill_replicas: int
+    decode_replicas: int
+    keeps_objective: bool
+    """Whether both keep it; else the operator aims at twice the latencies of lone requests."""
+
+    @property
+    def gpus(self) -> int:
+        return self.prefill_replicas * self.prefill.gpus_per_replica + self.decode_gpus
+
+    @property
+    def decode_gpus(self) -> int:
+        return self.decode_replicas * self.decode.gpus_per_replica
+
+    @property
+    def ratio(self) -> float:
+        """GPUs for prompts for each one for answers."""
+        return self.gpus / self.decode_gpus - 1
+
+
+def apart_plan(
+    prefill: GpuPlan, decode: GpuPlan, load: Load, objective: Objective, *, rate: float, path: KVPath
+) -> ApartPlan | None:
+    """The engines of two plans that carry a rate; None if not even lone requests keep the objective."""
+    if prefill.step is None or decode.step is None:
+        return None
+    prompts = serving(replace(prefill.step, decodes=False), prefill.budget)
+    answers = serving(decode.step, decode.budget)
+    left = objective.ttft - way_seconds(answers, path, load.prompt)
+    of_prompts, of_answers = replace(load, answer=0.0, answer_spread=0.0), replace(load, cached=1.0)
+    first, further = replace(objective, ttft=left), replace(objective, ttft=math.inf)
+    if not (prompts.keeps_alone(of_prompts, first) and answers.keeps_alone(of_answers, further)):
+        return None
+    computed, *_ = prompts.best(of_prompts, prompts.attainable(of_prompts, first))
+    answered, *_ = answers.best(of_answers, answers.attainable(of_answers, further))
+    return ApartPlan(
+        prefill,
+        decode,
+        math.ceil(rate / computed.requests),
+        math.ceil(rate / answered.requests),
+        computed.keeps(first) and answered.keeps(further),
+    )
