@@ -21,15 +21,20 @@ BUDGET: Steps = ((None, "red"), (0, "orange"), (0.25, "green"))
 DAYS: Steps = ((None, "red"), (7, "green"))
 """Until a certificate ends; red where the alert InferenceCertificateEnds fires with the default notice."""
 BY = "by (cluster, resource_namespace, name)"
-ROLLOUT = {
-    "Rollout": f'max(infd_condition{{type="Reconciling",reason="RollingOut",{OF}}})',
-    "Another number of engines": f'max(changes(infd_replicas{{state="desired",{OF}}}[2m])) > 0',
-}
-"""Annotations of the dashboards of one service."""
 RESOURCE = "{{resource_namespace}}/{{name}} {{cluster}}"
 NONE = "None recorded"
 """For panels about faults: their series begin with the first fault."""
 NO_AUTOSCALING = "spec.autoscaling is not set, or another autoscaler decides"
+
+
+def _changes(*labels: str) -> Queries:
+    """Annotations: rollouts, and changes of the number of engines, of what has these labels."""
+    rollout = ",".join(('type="Reconciling"', 'reason="RollingOut"', *labels))
+    desired = ",".join(('state="desired"', *labels))
+    return {
+        "Rollout": f"max {BY} (infd_condition{{{rollout}}})",
+        "Another number of engines": f"max {BY} (changes(infd_replicas{{{desired}}}[2m])) > 0",
+    }
 
 
 def _quantiles(histogram: str, labels: str, *quantiles: float) -> Queries:
@@ -44,10 +49,11 @@ SERVICE = Dashboard(
     [
         Panel(
             "Requests",
-            "Answers per second by class of status, of all routers; 429 is also part of 4xx",
+            "Answers per second by class of status. 401 (no valid key) and 429 (busy, or a limit) are in 4xx",
             "reqps",
             {
                 "{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))",
+                "401, in 4xx": f"sum(rate(inference_operator_router_unauthorized_requests_total{ONE}{R}))",
                 "429, in 4xx": f"sum(rate(inference_operator_router_refused_requests_total{ONE}{R}))",
             },
         ),
@@ -271,7 +277,7 @@ SERVICE = Dashboard(
             nothing="No prices in settings.gpuOffers, or no tokens in the last hour",
         ),
     ],
-    ROLLOUT,
+    _changes(OF),
 )
 
 NO_GATEWAY = "No ModelGateway has answered a request"
@@ -456,6 +462,7 @@ FLEET = Dashboard(
         ),
         *GATEWAYS,
     ],
+    _changes(),
 )
 
 ROUTER = Dashboard(
@@ -540,9 +547,12 @@ ROUTER = Dashboard(
         ),
         Panel(
             "Refused requests",
-            "Requests per second that got 429",
+            "Requests per second that got 429, by reason, and those that got 401 because they had no valid API key",
             "reqps",
-            {"{{reason}}": f"sum by (reason) (rate(inference_operator_router_refused_requests_total{ONE}{R}))"},
+            {
+                "429: {{reason}}": f"sum by (reason) (rate(inference_operator_router_refused_requests_total{ONE}{R}))",
+                "401": f"sum(rate(inference_operator_router_unauthorized_requests_total{ONE}{R}))",
+            },
             nothing=NONE,
         ),
         Panel(
@@ -643,6 +653,7 @@ ROUTER = Dashboard(
             nothing=NONE,
         ),
     ],
+    _changes(OF),
 )
 
 OPERATOR = Dashboard(

@@ -116,6 +116,7 @@ def _annotations(queries: Queries) -> Iterator[dict[str, object]]:
             "expr": query,
             "step": INTERVAL,
             "titleFormat": name,
+            "textFormat": "{{resource_namespace}}/{{name}}",
             "iconColor": "blue",
         }
 

@@ -99,6 +99,42 @@ def test_figures_of_engines_have_common_names(case: str, tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+OF_A_POD = f'{OF},pod="p"'
+OPEN_TELEMETRY = {
+    "gen_ai_server_time_to_first_token_seconds": "time_to_first_token_seconds",
+    "gen_ai_server_time_per_output_token_seconds": "request_time_per_output_token_seconds",
+    "gen_ai_server_request_duration_seconds": "e2e_request_latency_seconds",
+}
+
+
+@pytest.mark.parametrize("name", OPEN_TELEMETRY)
+def test_times_have_the_names_of_open_telemetry_and_the_reset_of_one_pod_is_no_loss(name: str, tmp_path: Path) -> None:
+    of = "vllm:" + OPEN_TELEMETRY[name]
+    ranks = {f'{of}_bucket{{{OF_A_POD},engine="{rank}",model_name="qwen",le="+Inf"}}': "0+60" for rank in (0, 1)}
+    reset = {f'{of}_bucket{{{OF},pod="restarted",engine="0",model_name="qwen",le="+Inf"}}': f"600 0+60x{MINUTES}"}
+    labels = 'gen_ai_provider_name="vllm",gen_ai_request_model="qwen",le="+Inf"'
+    samples = [{"labels": f"{name}_bucket{{{OF_A_POD},{labels}}}", "value": 2 * 60 * 15}]
+    test = {
+        "interval": "1m",
+        "input_series": [
+            {"series": one, "values": value if "x" in value else _over_time(value)}
+            for one, value in (ranks | reset).items()
+        ],
+        "promql_expr_test": [
+            {"expr": f'{name}_bucket{{pod="p"}}', "eval_time": AT, "exp_samples": samples},
+            {
+                "expr": f"sum(increase({name}_bucket[10m]))",
+                "eval_time": AT,
+                "exp_samples": [{"labels": "{}", "value": 3 * 60 * 10}],
+            },
+        ],
+    }
+    rules = str(RULES.with_name("rules-opentelemetry.yaml"))
+    content = {"rule_files": [rules], "evaluation_interval": "1m", "fuzzy_compare": True, "tests": [test]}
+    done = promtool("test", "rules", str(written(tmp_path / "test.yaml", content)))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def _over_time(value: str) -> str:
     start, _, step = value.partition("+")
     return f"{start}+{step or 0}x{MINUTES}"

@@ -38,6 +38,7 @@ from inference_operator.telemetry.metrics import LEADER, NODE_GPUS, RESOURCE_MET
 
 ENGINES = ("127.0.54.1", "127.0.54.2")
 REQUESTS, AT_ONCE, TOKENS = 300, 20, 24
+WITHOUT_KEY = 30
 BEGIN_SECONDS, SETTLED_SECONDS = 60.0, 60.0
 PRICE, GPUS, GPUS_OF_NODES, MOST, TARGET = 2.5, 4, 16, 6, 8
 TOLERANCE = 0.05
@@ -167,6 +168,7 @@ class Load:
     loopback: Loopback
     answered: int = 0
     refused: int = 0
+    unauthorized: int = 0
     prompt_tokens: int = 0
     generated_tokens: int = 0
     certificate_days: float = 0
@@ -197,6 +199,10 @@ class Load:
                 await self.ask(self.loopback.session, model)
 
         await asyncio.gather(*(ask(model) for _ in range(requests) for model in (MODEL, "unknown")))
+        for _ in range(WITHOUT_KEY):
+            async with self.loopback.session.post(f"{self.loopback.url}/v1/completions", json={}) as answer:
+                assert answer.status == 401, await answer.text()
+            self.unauthorized += 1
 
     async def begin(self, prometheus: Prometheus) -> None:
         """Ask until Prometheus has the series of both processes: it does not count what was before a series' begin."""
@@ -242,13 +248,19 @@ def _in_the_window(query: str) -> str:
 def explained(load: Load) -> Mapping[str, Values]:
     """What the panels must show."""
     a_second = 1 / WINDOW_SECONDS
-    answered, refused = load.answered * a_second, load.refused * a_second
+    answered, refused, unauthorized = (n * a_second for n in (load.answered, load.refused, load.unauthorized))
     prompt, generated = load.prompt_tokens * a_second, load.generated_tokens * a_second
     cost = GPUS * PRICE
     per_million = cost / (load.prompt_tokens + load.generated_tokens) * 1e6
     engines = {"desired": 2.0, "ready": 2, "starting": 0, "unscheduled": 0, "terminating": 0, "maxReplicas": MOST}
     return {
-        "service: Requests": {"2xx": answered, "4xx": refused, "5xx": 0},
+        "service: Requests": {
+            "2xx": answered,
+            "4xx": refused + unauthorized,
+            "5xx": 0,
+            "401, in 4xx": unauthorized,
+            "429, in 4xx": 0,
+        },
         "service: Error budget left": {"left": 1},
         "service: Tokens per second": {"prompt": prompt, "generated": generated},
         "service: Ends of answers": {"length": answered},
@@ -278,7 +290,7 @@ def explained(load: Load) -> Mapping[str, Values]:
         "router: Engines that get requests": {"smallest": 2, "largest": 2},
         "router: Tokens of users per second": {f"{USER} prompt": prompt, f"{USER} completion": generated},
         "router: Requests of users": {f"{USER} 2xx": answered, f"{USER} 4xx": refused},
-        "router: Refused requests": {"engine": 0, "queue": 0},
+        "router: Refused requests": {"429: engine": 0, "429: queue": 0, "401": unauthorized},
         "router: API keys": {"users": 1, "skipped lines": 0},
         "router: Certificate": {"left": load.certificate_days},
         "operator: Leader": {"leaders": 1},

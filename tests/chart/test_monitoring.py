@@ -21,6 +21,7 @@ from tests.testing.structural import schema_errors
 from tests.testing.upstream_crds import prometheus_operator_crd
 
 MONITORS = "monitoring.podMonitors.enabled=true"
+OPEN_TELEMETRY = RULES.with_name("rules-opentelemetry.yaml")
 ALERTS = "monitoring.rules.enabled=true"
 BOARDS = "monitoring.dashboards.enabled=true"
 
@@ -150,6 +151,13 @@ def test_the_rules_are_those_of_the_file_with_links_to_runbooks(helm: Helm) -> N
     for one in (rule for group in expected for rule in group["rules"] if "alert" in rule):
         one["annotations"]["runbook_url"] = f"{base}/{one['alert']}.md"
     assert rule["spec"]["groups"] == expected
+
+
+def test_names_of_open_telemetry_are_recorded_where_they_are_asked_for(helm: Helm) -> None:
+    (plain,) = of_kind(helm, "PrometheusRule", ALERTS).values()
+    (more,) = of_kind(helm, "PrometheusRule", ALERTS, "monitoring.rules.openTelemetryNames=true").values()
+    (group,) = yaml.safe_load(OPEN_TELEMETRY.read_text())["groups"]
+    assert more["spec"]["groups"] == [*plain["spec"]["groups"], group]
 
 
 def test_the_objectives_come_from_the_values(helm: Helm) -> None:

@@ -217,6 +217,7 @@ def test_the_counters_of_all_threads_are_added_up_and_losses_and_refusals_begin_
         b'refused_requests_total{reason="engine"} 0',
         b'refused_requests_total{reason="queue"} 1',
         b'requests_total{user="a",code="2xx"} 7',
+        b"unauthorized_requests_total 0",
     ]
 
 

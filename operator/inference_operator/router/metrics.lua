@@ -19,7 +19,12 @@ local USER, OTHER = 'user="[^"]*"', 'user="other"'
 local HELD_CHECK_MS = 500
 
 -- Series that begin at 0: Prometheus does not see the first event of a series that begins with it.
-local FROM_ZERO = { "lost_requests_total", 'refused_requests_total{reason="engine"}', 'refused_requests_total{reason="queue"}' }
+local FROM_ZERO = {
+  "lost_requests_total",
+  "unauthorized_requests_total",
+  'refused_requests_total{reason="engine"}',
+  'refused_requests_total{reason="queue"}',
+}
 
 -- Series that rules of the page put into variables, where their features are in use.
 local MORE = {
@@ -32,7 +37,7 @@ local MORE = {
 local own, own_count = {}, 0
 -- Names of series, so that not every answer makes one.
 local answers = { requests_total = {}, adapter_requests_total = {} }
-local TOO_MANY = 429
+local UNAUTHORIZED, TOO_MANY = 401, 429
 
 local function variable(thread, index)
   return "proc.series_" .. thread .. "_" .. index
@@ -203,6 +208,9 @@ if core then
     -- HAProxy's own 502, not one of an engine, and that of a stream without its first byte.
     if status == 502 and (txn:get_var("txn.died") or txn.f:txn_sess_term_state():find("^S")) then
       count(txn, "lost_requests_total", 1)
+    end
+    if status == UNAUTHORIZED then
+      count(txn, "unauthorized_requests_total", 1)
     end
     if status ~= TOO_MANY then
       return

@@ -81,7 +81,7 @@ tokens, and answers without usage."""
 MAX_ADAPTER_SERIES = 4
 """Series of one adapter: four classes of status."""
 
-MAX_COMMON_SERIES = 17
+MAX_COMMON_SERIES = 18
 """Series of the same page that belong to no user, no engine and no role."""
 
 MAX_ROLE_SERIES = len(BOUNDS_SECONDS) + 3
@@ -116,6 +116,10 @@ METRICS = (
         "reason",
         meaning="Requests that got 429: `queue` (too many wait), `body` (too many bodies are on their way),"
         " `rate` or `concurrency` (a limit of the user), or `engine` (the engine refused)",
+    ),
+    _metric(
+        "unauthorized_requests_total",
+        meaning="Requests that got 401: with `router.keys`, those without an API key that the router knows",
     ),
     _metric(
         "lost_requests_total",
