@@ -40,8 +40,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     print(
         f"The operator runs in the namespace {options.namespace}. Next:\n"
-        "  kubectl apply --filename manifests/samples/quickstart.yaml\n"
-        "  kubectl get infd qwen --watch"
+        "  kubectl apply --filename manifests/samples/first.yaml\n"
+        "  kubectl get infd first --watch"
     )
     return 0
 

@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from inference_operator.api.model_gateway import MODEL_GATEWAY_API
+from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.arguments import settings_with
 from inference_operator.cli.offline import model_of, offline_inputs
@@ -13,6 +14,7 @@ from inference_operator.manifest import DEPLOYMENT
 from inference_operator.models.catalogue import entry
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
+from inference_operator.status.report import report
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.yaml"))
 
@@ -118,7 +120,17 @@ def test_a_sample_needs_as_many_gpus_as_the_list_says(name: str, gpus: int) -> N
 def test_the_quickstart_states_its_gpu_and_the_command_of_its_plan() -> None:
     page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     assert "a GPU with 24 GB" in page
-    assert f"`infd plan -f manifests/samples/quickstart.yaml {OPTIONS['quickstart']}`" in page
+    assert f"`infd plan -f manifests/samples/first.yaml {OPTIONS['first']}`" in page
+
+
+@pytest.mark.parametrize("gpu", ["L4", "A10G", "RTX-4090", "RTX-3090"])
+def test_the_first_status_of_a_newcomer_finds_no_fault_with_a_gpu_of_24_gigabytes(gpu: str) -> None:
+    (sample,) = (path for path in SAMPLES if path.stem == "first")
+    inputs = offline_inputs(yaml.safe_load(sample.read_text()), settings_with([f"{gpu}:1"]), ENGINES)
+    sized = report(inputs, outcome(inputs), []).status.condition(ConditionType.SIZED)
+    assert sized
+    assert "of 40,960 tokens" in sized.message, "the model's own length"
+    assert not re.search("less than the target|slow for|Larger GPUs|faster GPUs", sized.message)
 
 
 def test_a_sample_with_nothing_but_the_model_and_its_gpu_takes_two_gpus_of_a_node_that_has_them() -> None:
