@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.disaggregation import PREFILL_BATCHED_TOKENS, PREFILL_SEQUENCES
-from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.cli.fit.rate import Asked
 from inference_operator.cli.output import table
 from inference_operator.manifest import Manifest
