@@ -58,7 +58,6 @@ class PolicyScope:
 
 
 def administrator_policy(scope: PolicyScope) -> list[Manifest]:
-    """The policy and its binding."""
     policy = Policy(
         scope.name,
         [(INFERENCE_DEPLOYMENT, PLURAL)],

@@ -57,7 +57,6 @@ _OF_ANY_MODEL = ("model.source", "cache.claimName")
 
 
 def writer_policies(options: Mapping[str, OptionClasses]) -> list[Manifest]:
-    """The policies and their bindings, for the whole cluster."""
     fields = _policy(POLICY_NAME, list(_field_variables(options)), [_validation(check) for check in checks(options)])
     policies = (fields, *map(_reference_policy, kinds()), _gateway_policy())
     generated = [manifest for policy in policies for manifest in policy.manifests]

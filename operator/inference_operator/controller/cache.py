@@ -90,7 +90,6 @@ class Cache:
         return [key for key, cached in self._resources.items() if not cached.settled]
 
     def keys_on(self, nodes: Container[str]) -> set[Key]:
-        """The InferenceDeployments with pods on these nodes."""
         return {cached.key for cached in self._objects.values() if cached.pod and cached.pod.node in nodes}
 
     def states(self) -> Mapping[str, int]:

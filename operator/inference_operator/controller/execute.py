@@ -152,7 +152,6 @@ def _label_of(manifest: Manifest, name: str) -> str | None:
 
 
 def _holder(live: Manifest) -> str:
-    """Who owns the object, in a phrase for users."""
     for reference in live["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return f"{reference.get('kind')} {reference.get('name')}"

@@ -47,12 +47,10 @@ class SharedStore:
         )
 
     def forget(self, key: Key) -> None:
-        """Forget a resource that is gone."""
         self._parsed.pop(key, None)
         self.fleet.forget(key)
 
     def followers(self, key: Key) -> frozenset[Key]:
-        """The resources whose decisions read this one."""
         kinds = {name for name, kind in self._kinds.items() if key.kind in kind.follows}
         return frozenset(
             other for other in (self._resources if kinds else ()) if other.kind in kinds and _together(other, key)

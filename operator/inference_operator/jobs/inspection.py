@@ -72,7 +72,6 @@ def inspection_task(shared: SharedContext) -> JobTask[Entry]:
 
 
 def model_record(model: ModelSpec, revision: str | None, *, owner: Owner) -> Record[Entry]:
-    """The ConfigMap for the result."""
     pickle = ["pickle"] if model.allow_pickle else []
     source_hash = content_hash([model.source, revision, INSPECTION_VERSION, *pickle])
     read = partial(result_in, MODEL_FILE, parsed_result)

@@ -33,7 +33,6 @@ def result_text(result: InspectionResult) -> str:
 
 
 def parsed_result(text: str) -> InspectionResult | None:
-    """Read the line; None if it is invalid in any way."""
     return parsed(text, _entry)
 
 

@@ -61,7 +61,6 @@ class JobState(Generic[Result]):
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Names of its Jobs, the latest attempt last."""
         return tuple(ref.name for ref in self.desired if ref.kind == JOB)
 
     def without_new_jobs(self, live: Mapping[Ref, Manifest]) -> "JobState[Result]":

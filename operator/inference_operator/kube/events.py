@@ -43,7 +43,6 @@ class Events:
                 self._queue.put_nowait((resource, event))
 
     async def work(self) -> None:
-        """Write queued Events until cancelled."""
         while True:
             await self.write(*await self._queue.get())
 

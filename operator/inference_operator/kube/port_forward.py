@@ -118,7 +118,6 @@ class PortForward:
         return socket
 
     async def _copy(self, reader: StreamReader, writer: StreamWriter, socket: ClientWebSocketResponse) -> None:
-        """Copy bytes in both directions until one end is closed."""
         both = [asyncio.ensure_future(copy) for copy in (_sent(reader, socket), self._received(socket, writer))]
         try:
             done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)

@@ -50,14 +50,12 @@ class ModelFolder:
         return self.root / RECORDS / f"{self._stem}.lock"
 
     def partial(self, file: ListedFile) -> Path:
-        """The part of a file that has been downloaded."""
         return self.blobs / f"{file.blob}{PARTIAL}"
 
     def snapshot(self, commit: str) -> Path:
         return self.snapshots / commit
 
     def record(self, commit: str) -> Path:
-        """The record that a download is complete."""
         return self.root / RECORDS / f"{self._stem}@{commit}.json"
 
     @property

@@ -41,7 +41,6 @@ class HubOrigin:
                 yield ListedFile(item.path, item.size, large.sha256 if large else "", "" if large else item.blob_id)
 
     def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
-        """Download one file, and compare it with the listing."""
         if file.sha256:
             self._fetch_large(folder, commit, file)
         path = Path(

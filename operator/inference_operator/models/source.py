@@ -117,7 +117,6 @@ def stored_name(source: ModelSource) -> str:
 
 
 def model_source(text: str, field: str = "spec.model.source") -> ModelSource | Refusal:
-    """The parsed source, or the refusal of an invalid one."""
     source = _parsed(text)
     return replace(source, field=field) if isinstance(source, Refusal) else source
 

@@ -117,7 +117,6 @@ def cache_claim_name(name: str) -> str:
 
 
 def model_list_name(name: str) -> str:
-    """Name of the ConfigMap with the models of a ModelGateway."""
     return f"{name}-models"
 
 

@@ -32,5 +32,4 @@ class PodPatch:
 
 
 def traffic_label(*, in_traffic: bool) -> Mapping[str, str]:
-    """The label of an engine that gets new requests, or none."""
     return {TRAFFIC_LABEL: "true" if in_traffic else "false"}

@@ -116,7 +116,6 @@ def _of_another_model(planned: Planned, adapter: AdapterSpec, stored: StoredAdap
 
 
 def _too_large(spec: Spec, adapter: AdapterSpec, stored: StoredAdapter) -> Refusal | None:
-    """Why an adapter does not fit the slots; None if it does."""
     rank, most = stored.facts.rank, spec.engine.max_adapter_rank or 0
     if rank > most:
         cure = f"Set `spec.engine.maxAdapterRank` to {rank} or more, which restarts the engines, or remove it."

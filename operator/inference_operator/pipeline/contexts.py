@@ -78,7 +78,6 @@ def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
 def role_contexts(
     inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveRole], source: ModelSource
 ) -> tuple[RoleContext, ...]:
-    """The contexts of the decisions about the requested roles."""
     return tuple(
         RoleContext(
             spec=spec,

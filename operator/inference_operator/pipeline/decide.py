@@ -73,7 +73,6 @@ def outcome(inputs: Inputs) -> Outcome:
 
 
 def decided_parts(inputs: Inputs) -> DecidedParts:
-    """The verdict, and the parts of all features."""
     specs = role_specs(inputs)
     live = live_roles(inputs, specs)
     decided, roles = _decided(inputs, specs, live), tuple(live.values())

@@ -24,7 +24,6 @@ from inference_operator.workload.pinned_template import ENGINE_PIN, PinnedTempla
 
 
 def is_wanted(spec: Spec, engine: Engine, settings: Settings) -> bool:
-    """Whether engines of this specification should ask for the key."""
     has_keys = spec.needs_engine_key and spec.router.strategy is not RouterStrategy.EXTERNAL
     return has_keys and settings.engine_keys and engine.can_ask_for_key
 

@@ -30,7 +30,6 @@ class InspectedModel:
 
 
 def inspected_model_of(inputs: Inputs, shared: SharedContext, states: Sequence[PlanState]) -> InspectedModel:
-    """The model of the roles: all have the same."""
     inspection = _inspection(inputs, shared, states)
     known = _known_model(shared.source, shared.access.revision, inspection)
     return InspectedModel(ModelFindings(known, inspection.refusal), inspection)

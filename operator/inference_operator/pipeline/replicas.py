@@ -41,7 +41,6 @@ class ObservedScaling:
 
 
 def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedScaling:
-    """The autoscaling of a role as observed."""
     spec, status = stated.autoscaling, inputs.resource.status
     recorded = status.of_role(live.name, has_scale=live.has_scale).autoscaling
     result = inputs.scaling.get(live.name)

@@ -40,7 +40,6 @@ class Routing:
 
 
 def routing(inputs: Inputs, spec: Spec) -> Routing:
-    """The way of requests now, and the desired one."""
     live = inputs.bypasses_routers
     is_external = spec.router.strategy is RouterStrategy.EXTERNAL and (live or not engines_ask(inputs))
     return Routing(live=live, desired=is_external or (live and not inputs.routers.ready))

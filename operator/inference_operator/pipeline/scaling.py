@@ -20,7 +20,6 @@ from inference_operator.sizing.shape import Objective
 
 
 def scaling(inputs: Inputs, planned: Planned) -> Part:
-    """What autoscaling needs; nothing without autoscaling."""
     scaled = [role for role in planned.roles if role.context.spec.stated.autoscaling]
     targets = {role.name: _target(inputs, role) for role in scaled}
     requests = (_request(planned, role, targets[role.name]) for role in scaled if not role.scaling.is_frozen)

@@ -79,7 +79,6 @@ class RoleTemplates:
 
 
 def role_templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> RoleTemplates:
-    """The templates of a role."""
     return _renewed(inputs, _templates(inputs, context, plan, open_to_all=open_to_all), open_to_all=open_to_all)
 
 

@@ -38,7 +38,6 @@ def _removals(inputs: Inputs, live: LiveRole) -> Iterator[PodPatch]:
 
 
 def traffic(inputs: Inputs, roles: Sequence[LiveRole]) -> Part:
-    """Engines to take out of traffic, or back in."""
     seconds = inputs.settings.no_progress_seconds
     changes = (patch for live in roles for patch in traffic_changes(live.engines, inputs.samples, seconds=seconds))
     return Part(feature=Feature.TRAFFIC, pods=tuple(changes))

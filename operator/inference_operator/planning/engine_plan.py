@@ -178,7 +178,6 @@ def _with_parsers(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:
 
 
 def _name(source: ModelSource) -> str:
-    """The repository or path of a model."""
     return source.reference.partition(":")[0] if isinstance(source, ImageModel) else model_argument(source)
 
 

@@ -241,6 +241,5 @@ def _left(offer: GpuOffer, offers: GpuOffers, nodes: Iterable[NodeGpus] | None) 
 
 
 def _has(node: NodeGpus, offer: GpuOffer) -> bool:
-    """Whether a node is one of those that an offer was made from."""
     alike = node.total == offer.per_node
     return alike and (not offer.product or node.node.labels.get(offer.label) == offer.product)

@@ -68,7 +68,6 @@ class SharedContext:
 
     @property
     def stated(self) -> Spec:
-        """The specification as the user wrote it."""
         return self.effective.stated
 
 

@@ -106,7 +106,6 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
 
 
 def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest:
-    """The template of the router pods."""
     return pod_template(
         _pod(inputs),
         labels=labels(inputs.name, inputs.component),

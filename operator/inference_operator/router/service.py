@@ -140,7 +140,6 @@ def http_route(wanted: HttpRouteSpec, inputs: RouterInputs) -> Manifest:
 
 
 def inference_pool(wanted: InferencePoolSpec, inputs: RouterInputs) -> Manifest:
-    """The InferencePool of all engines in traffic."""
     picker = wanted.endpoint_picker_ref
     ports = dict.fromkeys(upstream.port for upstream in inputs.upstreams)
     content = {

@@ -151,7 +151,6 @@ class Observation:
 
     @property
     def wait(self) -> ModelWait | None:
-        """Why engines wait for a Job; None if they do not."""
         return self.inspection or (self.planned.model_wait if self.planned else None)
 
     @property
@@ -210,7 +209,6 @@ class Observation:
 
     @cached_property
     def answering(self) -> WorkloadView:
-        """The workloads of the roles whose engines answer."""
         return combined([role.component.workload for role in self._answering_roles])
 
     @cached_property
@@ -244,7 +242,6 @@ class Observation:
 
     @cached_property
     def exposures(self) -> Sequence[Exposure]:
-        """Exposures of the router outside the cluster."""
         router, inputs = self.spec.router if self.spec else RouterSpec(), self.inputs
         return exposures(router, inputs.main_service, inputs.children, inputs.unavailable_kinds)
 
@@ -282,17 +279,14 @@ class Observation:
 
     @cached_property
     def problem(self) -> PodDiagnosis | None:
-        """The pod whose problem matters most, and why it does not run."""
         return self.diagnoses.problem
 
     @property
     def startup(self) -> StartupStatus | None:
-        """The start that status reports; None if none is to be reported."""
         return self.diagnoses.startup.status
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """Lookups that tell more."""
         return self.diagnoses.lookups(self.diagnosis_inputs)
 
     @property

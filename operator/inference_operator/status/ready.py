@@ -121,7 +121,6 @@ def _no_engine(observation: Observation) -> ConditionVerdict | None:
 
 
 def _first_start(observation: Observation) -> ConditionVerdict:
-    """A first start: the cause if it is known, else `Starting`."""
     return ConditionVerdict("False", _cause_reason(observation), _engines_ready(observation))
 
 

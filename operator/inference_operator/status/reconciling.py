@@ -119,13 +119,11 @@ def _lost_node(observation: Observation) -> ConditionVerdict | None:
 
 
 def _backed_off(observation: Observation) -> ConditionVerdict | None:
-    """A group gave its nodes back for an older one."""
     message = observation.gang_backoff
     return ConditionVerdict("True", Reason.WAITING_FOR_OLDER_GROUP, message) if message else None
 
 
 def _not_ready(observation: Observation) -> ConditionVerdict | None:
-    """Not ready, with the reason of Ready."""
     state = ready(observation)
     if state.status == "True":
         return None

@@ -102,7 +102,6 @@ _PEM_LINE_LENGTH = 64
 
 
 def redacted(text: str) -> str:
-    """The text with everything that looks like a secret replaced."""
     shown: list[str] = []
     at = 0
     for start, end in sorted(_spans(text)):

@@ -182,7 +182,6 @@ class EngineActivity:
 
     @property
     def seconds_without_progress(self) -> float:
-        """Time with requests and without progress."""
         return 0.0 if self.no_progress_since is None else self.at - self.no_progress_since
 
     @property

@@ -40,5 +40,4 @@ class WorkloadChange:
 
     @property
     def strategy(self) -> RolloutStrategy:
-        """`Surge` or `Replace`."""
         return self.rollout.strategy if self.rollout else RolloutStrategy.SURGE

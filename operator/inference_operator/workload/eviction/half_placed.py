@@ -118,12 +118,10 @@ class GivenBack:
 
     @property
     def until(self) -> datetime:
-        """When it tries again."""
         first, longest = FIRST_BACKOFF.total_seconds(), LONGEST_BACKOFF.total_seconds()
         return self.at + timedelta(seconds=exponential_backoff(self.times, first=first, longest=longest))
 
     def is_off(self, now: datetime) -> bool:
-        """Whether the group has no pods now."""
         return self.at <= now < self.until
 
 
@@ -205,7 +203,6 @@ def _record(
 
 
 def _is_whole(engine: EngineView, group: Manifest) -> bool:
-    """Whether all of its pods exist and have nodes."""
     size = mapping(group, "spec").get("replicas") or 0
     return 0 < size <= len(engine.pods) and engine.is_scheduled and not engine.terminating
 

@@ -124,7 +124,6 @@ def _serves_again(samples: Samples, engine: EngineView, seconds: float) -> bool:
 
 
 def has_responded(engine: EngineActivity, *, seconds: float) -> bool:
-    """Whether an engine that is out of traffic serves again."""
     if engine.probe is ProbeState.UNSUPPORTED:
         return not has_stalled(engine, seconds=seconds)
     return engine.probe is ProbeState.RESPONDED
