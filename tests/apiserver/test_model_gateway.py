@@ -1,13 +1,18 @@
 """A ModelGateway on a real API server: with the rights and policies of the chart, beside models that come and go."""
 
+import asyncio
 import json
 import subprocess
+from random import SystemRandom
 
 import pytest
 
 from e2e.localkube.errors import ClusterError
 from e2e.localkube.waiting import eventually
-from inference_operator.manifest import API_VERSION, Manifest
+from inference_operator.cli.drill.faults import RESTARTED, DrilledService
+from inference_operator.kube.client import Api, connect
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, Manifest, Ref
 from tests.testing.workspace import QWEN, Workspace
 
 SECONDS = 60
@@ -56,6 +61,33 @@ def test_a_gateway_gets_its_objects_lists_models_and_leaves_them(workspace: Work
     workspace.kubectl("delete", "mgw", NAME)
     eventually(lambda: not workspace.exists("deployment", f"{NAME}-gateway"), seconds=SECONDS, what="its pods are gone")
     assert workspace.exists("service", "qwen")
+
+
+def test_a_gateway_that_a_drill_rolls_stays_as_it_is_rolled(workspace: Workspace) -> None:
+    """The operator leaves the annotation, so no second rollout takes it back."""
+
+    async def roll() -> None:
+        client = await connect(workspace.cluster.kubeconfig)
+        api, ref = Api(client), Ref(INFERENCE_DEPLOYMENT, workspace.namespace, "qwen")
+        try:
+            service = DrilledService(api, KubeCluster(api), ref, SystemRandom(), limit_seconds=1, gateway=NAME)
+            await service._roll_gateway(())  # noqa: SLF001 - here are no pods
+        finally:
+            await client.close()  # type: ignore[no-untyped-call]
+
+    def template() -> Manifest:
+        found: Manifest = workspace.get("deployment", f"{NAME}-gateway")["spec"]["template"]
+        return found
+
+    apply(workspace)
+    eventually(lambda: workspace.exists("deployment", f"{NAME}-gateway"), seconds=SECONDS, what="its pods")
+    before = template()
+    asyncio.run(roll())
+    rolled = template()
+    assert rolled["metadata"]["annotations"].keys() - before["metadata"]["annotations"].keys() == {RESTARTED}
+    workspace.create("qwen", QWEN)
+    eventually(lambda: "qwen" in listed(workspace), seconds=SECONDS, what="the operator has decided again")
+    assert template() == rolled
 
 
 @pytest.mark.parametrize(
