@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import cycle, islice
 
 import aiohttp
 import pytest
@@ -17,10 +17,12 @@ from aiohttp import web
 from e2e.clients.calls import RETRIEVE, WEATHER, Answered, Call, Outcome, Refused, chat, completion
 from e2e.clients.packages import with_javascript, with_python
 from e2e.helpers.free_ports import free_ports
+from e2e.load import Load
 from e2e.router.loopback import START_SECONDS, Loopback
 from e2e.router.test_keys import ALICE, BOB, bearer, line
 from e2e.runs.printed_figures import Say
 from inference_operator.api.router import RouterSpec
+from inference_operator.cli.drill.load import LoadPhase
 from inference_operator.objects.gateway_key import (
     GATEWAY_ATTEMPTS_HEADER,
     GATEWAY_HEADERS,
@@ -37,7 +39,8 @@ KEY = "0123456789abcdef"
 COMPLETIONS = "/v1/completions"
 BODIES, ALL_BODIES = 3_000, 120_000
 STREAMS = 16
-MODELS = 1_000
+MODELS, MANY = 1_000, 10_000
+SERVED = {"a": ("a", "chat"), "b": ("b", "chat"), "c": ("c", "late")}
 
 
 @dataclass(slots=True)
@@ -347,6 +350,59 @@ async def test_a_thousand_models_are_listed_and_each_is_reached(gateway: Gateway
     assert served.keys() < set(await gateway.names())
     answers = await asyncio.gather(*(gateway.post({"model": name}) for name in served))
     assert [found["from"] for _, found, _ in answers] == [target.name for target in served.values()]
+
+
+async def as_engine(self: Target, request: web.Request) -> web.StreamResponse:
+    """Answer as vLLM does: refuse a model of another engine, and say the prompt."""
+    asked = json.loads(await request.read())
+    if asked["model"] not in SERVED[self.name]:
+        return web.json_response({"error": {"message": "no such model", "code": 404}}, status=404)
+    words = [f" {word}" for word in asked["prompt"].split()]
+    if not asked["stream"]:
+        return web.json_response({"id": "1", "choices": [{"text": "".join(words), "finish_reason": "stop"}]})
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for left, word in zip(reversed(range(len(words))), words, strict=True):
+        choice = {"text": word, "finish_reason": None if left else "stop"}
+        await response.write(f"data: {json.dumps({'id': '1', 'choices': [choice]})}\n\n".encode())
+        await asyncio.sleep(0)
+    await response.write(b"data: [DONE]\n\n")
+    return response
+
+
+@pytest.mark.full
+async def test_ten_thousand_requests_meet_their_models_while_the_list_changes_all_the_time(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, say: Say
+) -> None:
+    monkeypatch.setattr(Target, "_answer", as_engine)
+    for target in gateway.targets.values():  # each has the handler of its start
+        await target.stop()
+        await target.start()
+    a, b, c = (gateway.targets[name].route for name in "abc")
+    lists = [
+        (f"a {a}", f"b {b}", f"c {c}", f"chat *1|{a};1|{b}"),
+        (f"chat *9|{a};1|{b}", f"b {b}", f"a {a}", f"late {c}"),
+        (f"a {a}", f"b {b}", f"chat *1|{b}", f"late *1|{c}", f"c {c}"),
+        (f"a {a}", f"b {b}", f"chat *1|{a};f|{b}", *(f"m{number} {c}" for number in range(MODELS))),
+    ]
+    await gateway.write(*lists[0])
+    loads = {name: Load(gateway.loopback.url.removeprefix("http://"), name, workers=8) for name in ("a", "b", "chat")}
+    for load in loads.values():
+        await asyncio.to_thread(load.learn)
+    phases = {name: LoadPhase(at_most=MANY // len(loads) + 1) for name in loads}
+    sending = [asyncio.create_task(loads[name].send(phase)) for name, phase in phases.items()]
+    changes = 0
+    for lines in cycle(lists):
+        await gateway.write(*lines)
+        changes += 1
+        if all(task.done() for task in sending):
+            break
+    await asyncio.gather(*sending)
+    answers = [answer for phase in phases.values() for answer in phase.answers]
+    say(f"{len(answers)} requests, {changes} changes of the list")
+    assert len(answers) >= MANY
+    assert changes > len(lists)
+    assert [answer for answer in answers if not answer.ok] == []
 
 
 async def test_an_alias_divides_by_weight_and_keeps_a_session_at_its_target(gateway: Gateway) -> None:
