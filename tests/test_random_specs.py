@@ -8,7 +8,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash, manifest_hash
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import NeedsInspection, Paused, Planned, Refused
-from tests.testing.builders import inference_deployment, inputs
+from tests.testing.builders import inference_deployment, inputs, model_known
 from tests.testing.random_specs import Specs
 from tests.testing.schemas import validate
 
@@ -35,7 +35,7 @@ def test_random_specs_whose_prompts_are_computed_apart_are_not_refused_for_that(
     source, found = Specs(seed=2), Counter[str]()
     for _ in range(20):
         apart = source.valid_disaggregation()
-        result = outcome(inputs(asked(apart)))
+        result = outcome(inputs(asked(apart), children=(model_known(asked(apart), commit="0" * 40),)))
         found[type(result).__name__] += 1
         assert not isinstance(result, Refused) or "disaggregation" not in result.refusal.message, apart
     assert found["Planned"] >= 5, found

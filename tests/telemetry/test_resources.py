@@ -364,10 +364,11 @@ def test_an_engine_that_was_ready_before_the_first_scrape_or_was_restarted_tells
 
 
 def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resource() -> None:
-    world = World("H100:8@2.5")
+    world = World("H100:8@2.5", "L4:4@1")
     world.metrics.scaling = lambda _: ScalingResult(decision(Bound.DEMAND))
+    roles = [{"name": ENGINE, "plan": SIZED}, {"name": PREFILL, "plan": {**SIZED, "gpu": "L4"}}]
     conditions = [condition(kind, "True", "Reason") for kind in INFERENCE_DEPLOYMENT_API.conditions]
-    status: Manifest = {"conditions": conditions, "plan": SIZED, "startup": {"step": "PullingImages"}}
+    status: Manifest = {"conditions": conditions, "plan": SIZED, "startup": {"step": "PullingImages"}, "roles": roles}
     for number in range(MANY):
         name = f"m{number}"
         world.put({**inference_deployment(name=name, autoscaling={"maxReplicas": 4}), "status": status})
@@ -377,7 +378,7 @@ def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resou
     for number in range(MANY):
         world.engine(f"m{number}-a", owner=f"m{number}", **reached(ready_after=90))
     assert len(world.series()) == MANY * MAX_SERIES
-    assert MAX_SERIES == 43
+    assert MAX_SERIES == 46
     for key in world.cache.resource_keys()[1:]:
         world.cache.remove(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
     assert len(world.series()) == MAX_SERIES

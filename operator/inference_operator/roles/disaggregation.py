@@ -46,9 +46,8 @@ def _autoscaling(others: AutoscalingSpec | None, own: PrefillSpec) -> Autoscalin
     if own.autoscaling is None:
         return None
     limits = own.autoscaling.model_dump()
-    if others is None:
-        return AutoscalingSpec(**limits)
-    return others.model_copy(update=limits | _NOT_OF_PREFILL)
+    base = others or AutoscalingSpec.model_validate({"maxReplicas": own.autoscaling.max_replicas})
+    return base.model_copy(update=limits | _NOT_OF_PREFILL)
 
 
 _NOT_OF_PREFILL = {"backend": AutoscalingBackend.BUILT_IN, "target_concurrency": None, "schedule": ()}
