@@ -94,6 +94,27 @@ def test_every_field_of_the_crd_has_a_description(path: str) -> None:
         assert NODES[path]["description"].endswith(".")
 
 
+def _spec(definition: dict[str, Any]) -> dict[str, Any]:
+    (version,) = definition["spec"]["versions"]
+    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return found
+
+
+def leaves(schema: dict[str, Any], path: str, above: str = "") -> Iterator[tuple[str, str, str]]:
+    """The fields that have no fields: their path, their own description, and that with those of the fields above."""
+    for name, part in schema.get("properties", {}).items():
+        own = f"{part['description']}{' Required.' * (name in schema.get('required', ()))}"
+        inside = list(leaves(part.get("items", part), f"{path}.{name}", own + above))
+        yield from inside or [(f"{path}.{name}", own, own + above)]
+
+
+@for_each([leaf for kind in KINDS for leaf in leaves(_spec(crd(kind.api)), f"{kind.api.kind.name}.spec")])
+def test_kubectl_explain_tells_the_default_of_each_field_and_what_its_change_does(leaf: tuple[str, str, str]) -> None:
+    _, own, with_those_above = leaf
+    assert "Default: " in own or "Required." in own
+    assert "Change: " in with_those_above
+
+
 def test_every_crd_validation_rule_has_a_message_with_its_field_or_an_example() -> None:
     rules = [rule for node in NODES.values() for rule in node.get("x-kubernetes-validations", ())]
     assert len(rules) >= 8

@@ -48,7 +48,9 @@ class NodeRequirement(SpecModel):
 
     key: LabelKey = Field(description="Label key.")
     operator: NodeOperator = Field(description="Relation of the label to the values.")
-    values: tuple[_Value, ...] = Field((), max_length=16, description="Values that the label is compared with.")
+    values: tuple[_Value, ...] = Field(
+        (), max_length=16, description="Values that the label is compared with. Default: none."
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (_LISTED, _ORDERING)
 
@@ -130,7 +132,9 @@ class LabelRequirement(SpecModel):
 
     key: LabelKey = Field(description="Label key.")
     operator: LabelOperator = Field(description="Relation of the label to the values.")
-    values: tuple[_Value, ...] = Field((), max_length=16, description="Values that the label is compared with.")
+    values: tuple[_Value, ...] = Field(
+        (), max_length=16, description="Values that the label is compared with. Default: none."
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (_LISTED,)
 
@@ -138,7 +142,7 @@ class LabelRequirement(SpecModel):
 class LabelSelector(SpecModel):
     """Selects objects by their labels; without any requirement, all of them."""
 
-    match_labels: Labels = Field(default_factory=dict, description="Labels that an object must have.")
+    match_labels: Labels = Field(default_factory=dict, description="Labels that an object must have. Default: none.")
     match_expressions: tuple[LabelRequirement, ...] = Field(
         (), max_length=8, description="Requirements on labels; all must match."
     )
@@ -154,10 +158,10 @@ class PodTerm(SpecModel):
     )
     namespace_selector: LabelSelector | None = Field(None, description="More namespaces of the pods. Default: none.")
     match_label_keys: tuple[LabelKey, ...] = Field(
-        (), max_length=8, description="Labels in which the pods must equal the new pod."
+        (), max_length=8, description="Labels in which the pods must equal the new pod. Default: none."
     )
     mismatch_label_keys: tuple[LabelKey, ...] = Field(
-        (), max_length=8, description="Labels in which the pods must differ from the new pod."
+        (), max_length=8, description="Labels in which the pods must differ from the new pod. Default: none."
     )
 
 

@@ -62,7 +62,7 @@ class ObjectiveSpec(SpecModel):
         PERCENTILE,
         ge=LEAST_PERCENTILE,
         le=MOST_PERCENTILE,
-        description="Percentage of the requests that shall keep each of `ttft` and `tpot`. Engines that are slow for"
+        description="Percentage of the requests that must meet each of `ttft` and `tpot`. Engines that are slow for"
         " them aim at twice the latencies of a lone request, if that is more. Default: 95. Change: in place.",
     )
 

@@ -64,7 +64,7 @@ FIELD_PATH = (
 class FieldSelector(SpecModel):
     """One field of the pod."""
 
-    api_version: Literal["v1"] = Field("v1", description="Always `v1`.")
+    api_version: Literal["v1"] = Field("v1", description="Always `v1`. Default: `v1`.")
     field_path: Annotated[str, StringConstraints(max_length=340, pattern=FIELD_PATH)] = Field(
         description="Field of the pod, for example `metadata.namespace` or `status.hostIP`."
     )
@@ -92,7 +92,7 @@ class EnvironmentVariable(SpecModel):
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
         min_length=1, max_length=256, description="Name of the variable."
     )
-    value: str | None = Field(None, max_length=8192, description="Value of the variable.")
+    value: str | None = Field(None, max_length=8192, description="Value of the variable. Default: empty.")
     value_from: EnvironmentSource | None = Field(None, description="Source of the value.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -121,8 +121,10 @@ class ResourcesSpec(SpecModel):
     requests: dict[ResourceName, Quantity] = Field(
         default_factory=dict,
         max_length=16,
-        description="Resources that the scheduler reserves.",
+        description="Resources that the scheduler reserves. Default: as `resources` says, else none.",
     )
     limits: dict[ResourceName, Quantity] = Field(
-        default_factory=dict, max_length=16, description="Upper limits that the kubelet enforces."
+        default_factory=dict,
+        max_length=16,
+        description="Upper limits that the kubelet enforces. Default: as `resources` says, else none.",
     )

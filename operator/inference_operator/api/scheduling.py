@@ -48,7 +48,7 @@ class Toleration(SpecModel):
 
     key: LabelKey | None = Field(None, description="Key of the taint. Default: all keys.")
     operator: TolerationOperator | None = Field(None, description="`Equal` or `Exists`. Default: `Equal`.")
-    value: LabelValue | None = Field(None, description="Value of the taint, for the operator `Equal`.")
+    value: LabelValue | None = Field(None, description="Value of the taint, for the operator `Equal`. Default: empty.")
     effect: TaintEffect | None = Field(None, description="Effect of the taint. Default: all effects.")
     toleration_seconds: int | None = Field(
         None, ge=0, le=86400, description="Seconds to tolerate a `NoExecute` taint. Default: no limit."
