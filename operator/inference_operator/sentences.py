@@ -9,3 +9,13 @@ def sentences(*parts: str) -> str:
         'No router is ready. Add a node.'
     """
     return " ".join(part for part in parts if part)
+
+
+def counted(number: int, name: str) -> str:
+    """A number of things.
+
+    Examples:
+        >>> counted(1, "engine"), counted(1200, "engine"), counted(0, "engine")
+        ('1 engine', '1,200 engines', '0 engines')
+    """
+    return f"{number:,} {name}{'' if number == 1 else 's'}"

@@ -31,7 +31,7 @@ def test_a_resource_that_cannot_serve_is_told_with_its_cause_and_stays(workspace
     status, said, complaints = run(workspace, "large", "deepseek-ai/DeepSeek-R1", "--gpu=L4")
     assert status == 1
     assert "large: " in said.splitlines()[-1]
-    assert complaints.startswith("It waits for you. The resource stays")
+    assert complaints.startswith("It cannot go on by itself. The resource stays")
     assert workspace.exists("infd", "large")
 
 

@@ -1,6 +1,7 @@
 """The command line itself: options in any order, wrong words, and the help."""
 
 import argparse
+import re
 import shlex
 from collections.abc import Iterator
 from itertools import permutations
@@ -8,9 +9,10 @@ from itertools import permutations
 import pytest
 
 from inference_operator import __version__
-from inference_operator.cli.commands import COMMANDS, parser
+from inference_operator.cli.commands import APART, COMMANDS, parser
 from inference_operator.cli.parser import UsageError
 from tests.cli.conftest import Infd
+from tests.testing.for_each import for_each
 
 PARSER = parser()
 FEW = 3
@@ -165,4 +167,10 @@ def test_help_is_wrapped_and_examples_are_a_block(
     assert "Examples:" not in prose
     assert all(line.startswith("  ") for line in examples.splitlines())
     commands = [word for line in examples.splitlines() for word in COMMANDS if f"infd {word}" in line]
-    assert not examples or name[0] in commands
+    assert name[0] in commands if name in LEAVES and name[0] not in APART else not examples
+
+
+@for_each(re.findall(r"infd [^|>#;)\n]*[^|>#;)\s]", "".join(str(leaf.epilog) for leaf in LEAVES.values())))
+def test_every_example_of_the_help_is_a_valid_line(line: str) -> None:
+    line = line.partition(" < ")[0].removesuffix('"')
+    PARSER.parse_args(shlex.split(line + '"' * (line.count('"') % 2))[1:])

@@ -73,7 +73,7 @@ def test_the_load_rises_until_its_limit_over_all_routers(infd: Infd, behind: Beh
     assert (status, complaints) == (0, "")
     lines = said.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["1", "2", "3"]
-    assert lines[-2].startswith("qwen keeps its objective (TTFT 3600 s, ")
+    assert lines[-2].startswith("qwen meets its objective (TTFT 3600 s, ")
     assert lines[-1] == "Stopped: --max-concurrency is reached."
     assert {pod for pod, _ in behind.forwarded} == {"qwen-router-a", "qwen-router-b"}
     prompts = [body["prompt"] for _, body, _ in behind.requests]
@@ -108,7 +108,7 @@ def test_an_objective_that_one_request_breaks_is_a_failure(infd: Infd, behind: B
     behind.answer = streamed(["a", "b"], wait=0.1)
     status, said, _ = infd("bench", "qwen", "--yes", "--max-tokens=2", "--seconds=1")
     assert (status, len(said.splitlines())) == (1, 4)
-    assert "does not keep its objective (TTFT 0.01 s" in said
+    assert "does not meet its objective (TTFT 0.01 s" in said
 
 
 def test_a_field_that_an_engine_does_not_know_is_left_out(infd: Infd, behind: Behind) -> None:

@@ -73,6 +73,12 @@ def test_render_reads_standard_input(infd: Infd) -> None:
     assert infd("render", "-f", "-", stdin=GOOD) == infd("render", "-f", str(CATALOGUED))
 
 
+def test_rendered_objects_as_json_are_one_list(infd: Infd) -> None:
+    listed = json.loads(infd("render", "-f", str(CATALOGUED), "-o", "json")[1])
+    assert (listed["apiVersion"], listed["kind"]) == ("v1", "List")
+    assert listed["items"] == list(yaml.safe_load_all(infd("render", "-f", str(CATALOGUED))[1]))
+
+
 def test_render_ignores_objects_of_other_kinds(infd: Infd) -> None:
     mixed = f"kind: Namespace\napiVersion: v1\n---\n{GOOD}\n---\n# nothing\n---\n- a list\n"
     assert infd("render", "-f", "-", stdin=mixed) == infd("render", "-f", "-", stdin=GOOD)

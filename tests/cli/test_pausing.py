@@ -3,13 +3,14 @@
 import pytest
 
 from inference_operator.cli.cluster_command import Step
-from inference_operator.cli.edit.edits import PAUSE, RESTART, RESUME
+from inference_operator.cli.edit.edits import EDITS
 from inference_operator.cli.managed_fields import applied_edit
 from inference_operator.manifest import Manifest
 from tests.status.situations import RAW
 
 FLUX = "kustomize-controller"
-ENGINES, ROUTERS = RESTART["engines"], RESTART["routers"]
+PAUSE, RESUME = (EDITS[one][""] for one in ("pause", "resume"))
+ENGINES, ROUTERS = (EDITS["restart"][one] for one in ("engines", "routers"))
 
 
 def live(*, owner: str = "", fields: Manifest | None = None, **spec: object) -> Manifest:

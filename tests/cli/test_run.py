@@ -52,12 +52,14 @@ def test_each_option_is_a_field_of_the_manifest(capsys: pytest.CaptureFixture[st
         "autoscaling": {"minReplicas": 0, "maxReplicas": 4},
     }
     assert json.loads(dry_run(capsys, "qwen", "hf://Qwen/Qwen3-8B", *EVERYTHING, "-o", "json")[1]) == made
+    keyed = yaml.safe_load(dry_run(capsys, "qwen", "hf://Qwen/Qwen3-8B", "--token-secret=hub/read")[1])
+    assert keyed["spec"]["model"]["tokenSecretRef"] == {"name": "hub", "key": "read"}
 
 
 def test_a_gateway_stands_beside_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     for output in ("yaml", "json"):
         said = dry_run(capsys, "qwen", "Qwen/Qwen3-8B", "--gateway=models", "--namespace=a", "-o", output)[1]
-        model, gateway = yaml.safe_load(said)["items"]
+        model, gateway = json.loads(said)["items"] if output == "json" else yaml.safe_load_all(said)
         assert (model["kind"], model["metadata"]["name"]) == ("InferenceDeployment", "qwen")
         assert gateway == {
             "apiVersion": "inference-operator.dev/v1alpha1",

@@ -172,7 +172,8 @@ def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytes
 
 def test_wrong_usage_is_refused(infd: Infd, behind: Behind) -> None:
     assert not behind.objects
-    assert infd("list", "qwen", "-A")[2] == "Give a name, or --all-namespaces.\n"
+    for scope in (["-A"], ["-l", "team=a"]):
+        assert infd("list", "qwen", *scope)[2] == "Give a name, or --all-namespaces or --selector.\n"
     assert infd("list", "--watch")[2] == "--watch needs a terminal, and a table as output.\n"
     assert infd("list", "--traffic", "--watch")[2] == "--watch needs a terminal, and a table as output.\n"
     status, _, complaints = infd("list", "--traffic", "otter")
@@ -180,10 +181,3 @@ def test_wrong_usage_is_refused(infd: Infd, behind: Behind) -> None:
     status, said, _ = infd("list", "--traffic")
     nothing = "There is no InferenceDeployment in the namespace `default`. Create one: infd run NAME MODEL\n"
     assert (status, said) == (0, nothing)
-
-
-def test_the_former_word_prints_the_same_and_names_the_new_one(infd: Infd, behind: Behind) -> None:
-    behind.serve(inference_deployment())
-    now, former = infd("list", "--traffic", "-A"), infd("top", "-A")
-    assert former[:2] == now[:2]
-    assert former[2] == "`infd top` is now `infd list --traffic`, and goes with the next release.\n"

@@ -121,24 +121,6 @@ def test_the_number_of_engines_is_explained_with_the_requests_now_and_the_change
     ]
 
 
-def test_the_former_words_print_the_same_and_name_the_new_ones(infd: Infd, server: dict[str, bytes]) -> None:
-    server[RESOURCE] = scaled({"desiredReplicas": 3, "reason": "20 requests", "lastScaleTime": "2026-01-02T03:04:05Z"})
-    server[PODS], server[EVENTS] = listing(), listing()
-    now = infd("status", "--why", "qwen")
-    here = ("-n", "default")
-    for former in (
-        ["explain", "qwen"],
-        ["explain", "autoscaling", "qwen"],
-        ["explain", *here, "autoscaling", "qwen"],
-        ["explain", "autoscaling", *here, "qwen"],
-        ["explain", "--namespace=default", "autoscaling", "qwen"],
-    ):
-        status, output, complaints = infd(*former)
-        assert (status, output) == now[:2]
-        assert complaints == "`infd explain` is now `infd status --why`, and goes with the next release.\n"
-    assert infd("help", "explain")[:2] == infd("status", "--help")[:2]
-
-
 def test_programs_get_the_explanation_with_the_facts(infd: Infd, server: dict[str, bytes]) -> None:
     server[RESOURCE] = scaled(None)
     server[PODS], server[EVENTS] = listing(), listing()

@@ -48,6 +48,11 @@ class Resource(Generic[SpecT, StatusT]):
         condition = self.status.condition(kind)
         return condition if condition and condition.observed_generation == self.generation else None
 
+    def is_true(self, kind: ConditionType) -> bool:
+        """Whether a condition is true for the resource as it is now."""
+        condition = self.current_condition(kind)
+        return condition is not None and condition.status == "True"
+
 
 AnyResource: TypeAlias = Resource[Any, Any]
 

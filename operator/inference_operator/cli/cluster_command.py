@@ -122,7 +122,14 @@ async def resources(cluster: KubeCluster, options: argparse.Namespace) -> Sequen
     if options.name is not None:
         return [await live_of(cluster, options.namespace, options.name)]
     namespace = None if options.all_namespaces else options.namespace
-    return [live async for live in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
+    labels = getattr(options, "selector", None)
+    return [live async for live in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace, labels=labels)]
+
+
+def none_of(kind: Kind, options: argparse.Namespace) -> str:
+    """The sentence that there is no resource of a kind where the command looked."""
+    where = "any namespace" if options.all_namespaces else f"the namespace `{options.namespace}`"
+    return f"There is no {kind.name} in {where}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,32 +19,10 @@ def main(arguments: Sequence[str] | None = None, engines: object = None, **optio
     """
     if "_ARGCOMPLETE" in os.environ:
         named("completer:complete")()
-    words = _named_as_now(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
     run_command(
         lambda: _run(argparse.Namespace(**{**vars(parser(words).parse_args(words)), **options}), engines), words
     )
-
-
-FORMER_NAMES = {"top": ("list", "--traffic"), "explain": ("status", "--why")}
-"""Former names of commands, with what does the same. They work for one release."""
-
-
-def _named_as_now(words: Sequence[str]) -> Sequence[str]:
-    """The words of a former command in those of now, which a line tells; `explain autoscaling` is `explain`."""
-    name, *rest = words or [""]
-    if name == "help" and rest[:1] and rest[0] in FORMER_NAMES:
-        return [name, FORMER_NAMES[rest[0]][0]]
-    if name not in FORMER_NAMES:
-        return words
-    now = FORMER_NAMES[name]
-    print(f"`infd {name}` is now `infd {' '.join(now)}`, and goes with the next release.", file=sys.stderr)
-    around = zip(["", *rest], rest, [*rest[1:], ""], strict=False)
-    return [*now, *(word for before, word, after in around if not _is_topic(before, word, after))]
-
-
-def _is_topic(before: str, word: str, after: str) -> bool:
-    """Whether the word is that of `explain autoscaling NAME`, and neither an option's value nor the only name."""
-    return word == "autoscaling" and bool(after) and not (before.startswith("-") and "=" not in before)
 
 
 def _run(options: argparse.Namespace, engines: object) -> int:

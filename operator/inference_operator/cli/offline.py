@@ -87,12 +87,12 @@ def offline_inputs(
     new = resource({"spec": spec, "metadata": {**_NEW, **mapping(document, "metadata")}})
     new = replace(new, spec=with_quoted_numbers(new.spec, spec))
     engine = engines[engines.default]
-    children = _inspected(new, model, engine) or _stored(new, stored_models or {}, engine)
+    children = _inspected(new, model, stored_models or {}, engine)
     if not children:
         found = model_of_spec(new.spec, _revision(new, engine), settings)
         if isinstance(found, Failure):
             new, settings = _unread(new, found), settings.model_copy(update={"model_inspection": WHEN_UNKNOWN})
-        children = _inspected(new, found if isinstance(found, Entry) else None, engine)
+        children = _inspected(new, found if isinstance(found, Entry) else None, {}, engine)
     return Inputs(
         resource=new,
         children=children,
@@ -121,19 +121,15 @@ def _revision(new: Resource, engine: Engine) -> str | None:
     return None if isinstance(new.spec, Refusal) else engine.access(new.spec.engine, new.spec.model).revision
 
 
-def _stored(new: Resource, stored_models: Mapping[Ref, Manifest], engine: Engine) -> Mapping[Ref, Manifest]:
-    """The ConfigMap in which a cluster's operator has stored the result for this resource."""
+def _inspected(
+    new: Resource, model: Entry | None, stored_models: Mapping[Ref, Manifest], engine: Engine
+) -> Mapping[Ref, Manifest]:
+    """The ConfigMap with the model; without one, that in which a cluster's operator has stored it for this resource."""
     if isinstance(new.spec, Refusal):
         return {}
-    ref = model_record(new.spec.model, _revision(new, engine), owner=new.owner).ref
-    return {ref: stored_models[ref]} if ref in stored_models else {}
-
-
-def _inspected(new: Resource, model: Entry | None, engine: Engine) -> Mapping[Ref, Manifest]:
-    if model is None or isinstance(new.spec, Refusal):
-        return {}
     record = model_record(new.spec.model, _revision(new, engine), owner=new.owner)
-    return {record.ref: record.manifest(model)}
+    found = record.manifest(model) if model else stored_models.get(record.ref)
+    return {record.ref: found} if found else {}
 
 
 _NEW: Manifest = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}

@@ -26,6 +26,17 @@ def add_timeout(parser: argparse.ArgumentParser, seconds: int, meaning: str) -> 
     parser.add_argument("--timeout", type=int, default=seconds, metavar="SECONDS", help=words)
 
 
+def number(least: int, most: int) -> "type[int]":
+    """The type of an argument that is a whole number within these bounds."""
+
+    def parsed(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
+            raise argparse.ArgumentTypeError(f"must be a number from {least} to {most:,}")
+        return int(text)
+
+    return parsed  # type: ignore[return-value] # argparse takes any callable
+
+
 FORMATS = ("table", "json", "yaml")
 OF_RESOURCES = ("wide", "name")
 """More formats of commands that show several resources, as of kubectl."""
@@ -34,6 +45,11 @@ OF_RESOURCES = ("wide", "name")
 def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
     formats = [*FORMATS, *more]
     parser.add_argument("-o", "--output", choices=formats, default="table", help="output format; default table")
+
+
+def add_form(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add the output option of a command that prints manifests."""
+    parser.add_argument("-o", "--output", choices=FORMATS[:0:-1], default="yaml", help=f"{meaning}; default yaml")
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +74,20 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="FILE", help="output of `infd inspect -o json`; default: ask the hub, then the catalogue"
     )
+
+
+TOKEN_SECRET = "Secret with a token of the hub, and its key; default: `token`"  # noqa: S105 - a help
+
+
+def token_reference(text: str) -> dict[str, dict[str, str]]:
+    """The field of a model that names a Secret with a token; none without a name.
+
+    Examples:
+        >>> token_reference("hf"), token_reference("hf/read")["tokenSecretRef"], token_reference("")
+        ({'tokenSecretRef': {'name': 'hf'}}, {'name': 'hf', 'key': 'read'}, {})
+    """
+    name, _, key = text.partition("/")
+    return {"tokenSecretRef": {"name": name, **({"key": key} if key else {})}} if name else {}
 
 
 VARIABLE = "INFD_API_KEY"

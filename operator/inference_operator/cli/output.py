@@ -1,16 +1,17 @@
 """Output formats of `infd`: tables for people, JSON and YAML for programs, and YAML documents for `kubectl apply`."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from inference_operator.api.status import json_name
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 
+_Shown = TypeVar("_Shown")
 GAP = "  "
 """Between columns, as on screens."""
 
@@ -24,6 +25,23 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """
     widths = [max(len(cell) for cell in column) for column in zip_longest(*rows, fillvalue="")]
     return [GAP.join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+Columns = Mapping[str, Callable[[_Shown], str]]
+"""The cells of a table, each by the title of its column."""
+
+
+def table_of(columns: Columns[_Shown], shown: Iterable[_Shown]) -> list[str]:
+    return table([tuple(columns), *(tuple(cell(one) for cell in columns.values()) for one in shown)])
+
+
+NOTHING = "-"
+"""For a value that is not known."""
+
+
+def shown(value: float | None, form: str = "{:,}") -> str:
+    """A number for people."""
+    return NOTHING if value is None else form.format(value)
 
 
 def first_of(names: Sequence[str], most: int) -> str:
@@ -61,6 +79,13 @@ def manifest_text(shown: object, form: str) -> str:
         return json.dumps(shown, indent=2)
     text: str = yaml.dump(shown, Dumper=_Dumper, sort_keys=False, width=110)
     return text.rstrip("\n")
+
+
+def manifests_text(made: Sequence[Manifest], form: str) -> str:
+    """Objects for `kubectl apply`: documents of YAML, or as JSON one object or a List."""
+    if form == "json":
+        return manifest_text(made[0] if len(made) == 1 else {"apiVersion": "v1", "kind": "List", "items": made}, form)
+    return "\n---\n".join(manifest_text(one, form) for one in made)
 
 
 def document(value: object) -> Any:  # noqa: ANN401 - what JSON can have

@@ -32,8 +32,7 @@ ENDS: Mapping[int, tuple[str, str]] = {
 }
 """Exit statuses of errors, each with its reason for programs and in words."""
 STATUSES = f"Exit status: 0 success; {'; '.join(f'{status} {words}' for status, (_, words) in ENDS.items())}."
-_OUTPUT = ("-o", "--output")
-_FOR_PROGRAMS = ("json", "yaml")
+_FOR_PROGRAMS = re.compile(r"(-o[ =]?|--output[ =])(json|yaml)")
 
 
 class UsageError(Exception):
@@ -57,7 +56,9 @@ OTHER_NAMES: Mapping[str, str] = {
     "get": "infd list",
     "ls": "infd list",
     "ps": "infd list",
+    "top": "infd list --traffic",
     "describe": "infd status",
+    "explain": "infd status --why",
     "create": "infd run",
     "deploy": "infd run",
     "apply": "kubectl apply -f",
@@ -202,12 +203,7 @@ def told(error: UsageError, words: Sequence[str]) -> str:
 
 
 def _is_for_programs(words: Sequence[str]) -> bool:
-    apart = any(option in _OUTPUT and form in _FOR_PROGRAMS for option, form in pairwise(words))
-    return apart or any(
-        f"{option}{link}{form}" in words
-        for option, link in (("-o", ""), ("-o", "="), ("--output", "="))
-        for form in _FOR_PROGRAMS
-    )
+    return any(_FOR_PROGRAMS.fullmatch(one) for one in (*words, *map(" ".join, pairwise(words))))
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -122,7 +122,7 @@ def _small_gain(plan: Plan, spec: Spec) -> str:
     gain, requests = found
     return (
         f"`spec.engine.speculative` guesses no tokens: with {requests:.0f} requests at once a token would come"
-        f" {gain:.2f} times as fast, and {CLEAR_GAIN:g} is the least that pays; name a `method` if it shall."
+        f" {gain:.2f} times as fast, and {CLEAR_GAIN:g} is the least that pays; name a `method` to have it guess."
     )
 
 

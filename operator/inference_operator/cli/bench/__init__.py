@@ -2,7 +2,7 @@
 
 import argparse
 
-from inference_operator.cli.options import add_connection, add_key, add_output
+from inference_operator.cli.options import add_connection, add_key, add_output, number
 from inference_operator.cli.parser import examples
 
 MAX_CONCURRENCY, MOST_CONCURRENCY = 64, 512
@@ -30,30 +30,21 @@ def add_arguments(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("-y", "--yes", action="store_true", help="load the service without asking")
     bench.add_argument(
         "--max-concurrency",
-        type=_number(1, MOST_CONCURRENCY),
+        type=number(1, MOST_CONCURRENCY),
         default=MAX_CONCURRENCY,
         metavar="N",
         help=f"most requests at once, up to {MOST_CONCURRENCY}; default {MAX_CONCURRENCY}",
     )
     bench.add_argument(
-        "--seconds", type=_number(1, 3600), default=LEVEL_SECONDS, metavar="N", help="of each level; default 20"
+        "--seconds", type=number(1, 3600), default=LEVEL_SECONDS, metavar="N", help="of each level; default 20"
     )
     bench.add_argument(
-        "--prompt-tokens", type=_number(1, 100_000), default=PROMPT_TOKENS, metavar="N", help="about; default 256"
+        "--prompt-tokens", type=number(1, 100_000), default=PROMPT_TOKENS, metavar="N", help="about; default 256"
     )
     bench.add_argument(
-        "--max-tokens", type=_number(2, 100_000), default=ANSWER_TOKENS, metavar="N", help="of an answer; default 128"
+        "--max-tokens", type=number(2, 100_000), default=ANSWER_TOKENS, metavar="N", help="of an answer; default 128"
     )
     bench.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
     add_key(bench)
     add_output(bench)
     bench.set_defaults(run="bench.command:run")
-
-
-def _number(least: int, most: int) -> "type[int]":
-    def parsed(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
-            raise argparse.ArgumentTypeError(f"must be a number from {least} to {most:,}")
-        return int(text)
-
-    return parsed  # type: ignore[return-value] # argparse takes any callable

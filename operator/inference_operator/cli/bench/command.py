@@ -13,12 +13,13 @@ from inference_operator.cli.chat.answers import AnswerBrokenError, AnswerRefused
 from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_key
 from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
-from inference_operator.cli.output import document, dumped
+from inference_operator.cli.output import document, dumped, shown
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
+from inference_operator.sentences import counted
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
@@ -43,7 +44,7 @@ def _nobody_serves(found: Resource) -> str:
 
 async def _agreed(found: Resource) -> bool:
     name = f"{found.key.namespace}/{found.key.name}"
-    engines = f"{found.status.ready_replicas:,} engine{'s' * (found.status.ready_replicas != 1)}"
+    engines = counted(found.status.ready_replicas, "engine")
     return await is_agreed(
         f"This loads {name} ({engines}) until its objective is broken. Its users get slower answers.\nGo on?"
     )
@@ -100,7 +101,6 @@ def _print(report: BenchReport, form: str) -> None:
         print(line)
 
 
-NOTHING = "-"
 COLUMNS = ("AT ONCE", "REQ/S", "TOKENS/S", "TTFT P50", "TTFT P95", "ITL P50", "ITL P95", "FAILED")
 WIDTHS = tuple(max(9, len(title) + 1) for title in COLUMNS)
 PLOT_ROWS = 12
@@ -121,10 +121,8 @@ def row(level: LevelResult) -> str:
             f"{level.concurrency:,}",
             f"{level.requests_per_second:,.2f}",
             f"{level.tokens_per_second:,.0f}",
-            _seconds(level.ttft_p50_seconds),
-            _seconds(level.ttft_p95_seconds),
-            _milliseconds(level.itl_p50_seconds),
-            _milliseconds(level.itl_p95_seconds),
+            *(shown(time, "{:,.2f}s") for time in (level.ttft_p50_seconds, level.ttft_p95_seconds)),
+            *(shown(time and 1000 * time, "{:,.0f}ms") for time in (level.itl_p50_seconds, level.itl_p95_seconds)),
             f"{level.failed:,}",
         )
     )
@@ -134,10 +132,10 @@ def verdict(report: BenchReport) -> Iterator[str]:
     goal, best = report.objective, report.best
     wanted = f"TTFT {goal.ttft:g} s, {1000 * goal.tpot:g} ms per output token, p{goal.percentile}"
     if best is None:
-        yield f"{report.name} does not keep its objective ({wanted}): {report.stopped}."
+        yield f"{report.name} does not meet its objective ({wanted}): {report.stopped}."
         return
     yield (
-        f"{report.name} keeps its objective ({wanted}) with {at_once(best.concurrency)}:"
+        f"{report.name} meets its objective ({wanted}) with {at_once(best.concurrency)}:"
         f" {best.requests_per_second:,.2f} requests/s, {best.tokens_per_second:,.0f} tokens/s."
     )
     yield f"Stopped: {report.stopped}."
@@ -175,11 +173,3 @@ def _label(value: float, chars: int, delta: float, left: bool = False) -> str:  
 
 def _line(cells: Sequence[str]) -> str:
     return "".join(cell.rjust(width) for cell, width in zip(cells, WIDTHS, strict=True))[1:]
-
-
-def _seconds(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:,.2f}s"
-
-
-def _milliseconds(value: float | None) -> str:
-    return NOTHING if value is None else f"{1000 * value:,.0f}ms"

@@ -12,6 +12,7 @@ from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
 from inference_operator.cli.chat.answers import COMPLETIONS_PATH, AnswerBrokenError, AnswerRefusedError, AnswerTimes
 from inference_operator.cli.chat.client import ServiceClient
+from inference_operator.sentences import counted
 
 TYPICAL, MOST = 0.5, 0.95
 """The percentiles of the columns."""
@@ -96,7 +97,7 @@ def goal_of(found: Resource) -> LatencyGoal:
 
 
 def at_once(concurrency: int) -> str:
-    return f"{concurrency:,} request{'s' * (concurrency != 1)} at once"
+    return f"{counted(concurrency, 'request')} at once"
 
 
 def concurrencies(most: int) -> Iterator[int]:

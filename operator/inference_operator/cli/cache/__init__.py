@@ -3,7 +3,8 @@
 import argparse
 from argparse import _SubParsersAction
 
-from inference_operator.cli.options import add_connection, add_output
+from inference_operator.cli.options import TOKEN_SECRET, add_connection, add_output
+from inference_operator.cli.parser import examples
 
 __all__ = ["add_arguments"]
 
@@ -26,6 +27,7 @@ def _add_list(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     )
     add_connection(command, all_namespaces="the claims of all namespaces")
     add_output(command)
+    command.epilog = examples("infd cache list -A", "infd cache list -o json")
     command.set_defaults(run="cache.command:list_models")
 
 
@@ -48,9 +50,13 @@ def _add_prefetch(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         metavar="NAME=VALUE",
         help="variable of the Job, as HF_ENDPOINT; repeatable",
     )
-    command.add_argument("--token-secret", metavar="NAME/KEY", help="Secret with a token of the hub, and its key")
+    command.add_argument("--token-secret", default="", metavar="NAME[/KEY]", help=TOKEN_SECRET)
     command.add_argument(
         "--s3-secret", metavar="NAME", help="Secret with the key of a bucket, as `model.s3.credentialsSecretRef`"
+    )
+    command.epilog = examples(
+        "infd cache prefetch hf://Qwen/Qwen3-8B --claim models",
+        "infd cache prefetch hf://meta-llama/Llama-3.1-8B-Instruct --claim models --token-secret hf-token",
     )
     command.set_defaults(run="cache.command:prefetch")
 
@@ -66,6 +72,7 @@ def _add_prune(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     _add_claim(command)
     command.add_argument("--dry-run", action="store_true", help="delete nothing, and show what would be deleted")
     add_output(command)
+    command.epilog = examples("infd cache prune --claim models --dry-run", "infd cache prune --claim models")
     command.set_defaults(run="cache.command:prune")
 
 

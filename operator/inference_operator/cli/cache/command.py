@@ -26,7 +26,8 @@ from inference_operator.cli.cache.jobs import (
 )
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.offline import UNKNOWN_UID
-from inference_operator.cli.output import dumped, table
+from inference_operator.cli.options import token_reference
+from inference_operator.cli.output import Columns, dumped, table, table_of
 from inference_operator.cli.parser import EXIT_NOT_FOUND, RefusedError, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.download import Download
@@ -65,27 +66,18 @@ def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
     elif not models:
         print(f"No model is on a claim {f'in the namespace {namespace}' if namespace else 'in any namespace'}.")
     else:
-        print(harmless("\n".join(table(_rows(models)))))
+        print(harmless("\n".join(table_of(COLUMNS, models))))
     return 0
 
 
-def _rows(models: Sequence[OnClaim]) -> list[tuple[str, ...]]:
-    """A claim is shown with its namespace, and a commit with as many digits as git shows."""
-    head = ("CLAIM", "MODEL", "REVISION", "SIZE", "USED BY", "STATE")
-    return [
-        head,
-        *(
-            (
-                f"{one.namespace}/{one.claim}",
-                one.model,
-                one.revision[:12] or "-",
-                _gib(one.size_bytes) if one.size_bytes else "-",
-                ",".join(one.used_by) or "-",
-                one.state,
-            )
-            for one in models
-        ),
-    ]
+COLUMNS: Columns[OnClaim] = {
+    "CLAIM": lambda one: f"{one.namespace}/{one.claim}",
+    "MODEL": lambda one: one.model,
+    "REVISION": lambda one: one.revision[:12] or "-",  # as many digits of a commit as git shows
+    "SIZE": lambda one: _gib(one.size_bytes) if one.size_bytes else "-",
+    "USED BY": lambda one: ",".join(one.used_by) or "-",
+    "STATE": lambda one: one.state,
+}
 
 
 def _gib(size_bytes: int) -> str:
@@ -126,9 +118,7 @@ def _download(options: argparse.Namespace, engines: EngineRegistry) -> Download:
     model: Manifest = {"source": options.source, **({"revision": options.revision} if options.revision else {})}
     if options.allow_pickle:
         model["allowPickle"] = True
-    if options.token_secret:
-        name, _, key = options.token_secret.partition("/")
-        model["tokenSecretRef"] = {"name": name, **({"key": key} if key else {})}
+    model |= token_reference(options.token_secret)
     if options.s3_secret:
         model["s3"] = {"credentialsSecretRef": {"name": options.s3_secret}}
     variables = [text.partition("=") for text in options.env]

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from inference_operator.cli.parser import harmless
 from inference_operator.manifest import Manifest
+from inference_operator.sentences import counted
 from inference_operator.views.raw import mapping, objects
 
 CHAT_PATH = "/v1/chat/completions"
@@ -150,7 +151,7 @@ class AnswerTimes:
         if self.ttft is None:
             return "no token"
         rate = f", {1 / self.tpot:,.1f} tokens/s" if self.tpot else ""
-        return f"first token after {self.ttft:.2f} s, {self.tokens:,} token{'s' * (self.tokens != 1)}{rate}"
+        return f"first token after {self.ttft:.2f} s, {counted(self.tokens, 'token')}{rate}"
 
 
 @dataclass(slots=True)

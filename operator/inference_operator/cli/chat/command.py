@@ -5,16 +5,17 @@ import asyncio
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from prompt_toolkit import PromptSession
 
 from inference_operator.api.model_gateway import MODEL_GATEWAY_API
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, AnyResource, Resource, resource
+from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, AnyResource, Resource, ResourceApi
 from inference_operator.cli.chat.answers import (
     AnswerBrokenError,
     AnswerDelta,
@@ -33,24 +34,26 @@ from inference_operator.manifest import MODEL_GATEWAY, Manifest, Ref
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
-    question = _question(options)
-
-    async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
-        found = resource(live)
-        return await _talk(api, cluster, found, options, question=question, problem=cannot_answer(found))
-
-    return ClusterCommand(options).run_for(options.name, work)
+    return _run(options, INFERENCE_DEPLOYMENT_API, cannot_answer)
 
 
 def run_at_gateway(options: argparse.Namespace, _: EngineRegistry) -> int:
+    return _run(options, MODEL_GATEWAY_API, no_pod_answers)
+
+
+def _run(options: argparse.Namespace, asked: "ResourceApi[Any, Any]", problem: Callable[[Any], str]) -> int:
     question = _question(options)
 
     async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
-        found = MODEL_GATEWAY_API.parse(live)
-        problem = "" if found.status.ready_replicas else f"No pod of {found.key.name} is ready: {found.status.message}"
-        return await _talk(api, cluster, found, options, question=question, problem=problem)
+        found = asked.parse(live)
+        return await _talk(api, cluster, found, options, question=question, problem=problem(found))
 
-    return ClusterCommand(options).run_for(options.name, work, MODEL_GATEWAY)
+    return ClusterCommand(options).run_for(options.name, work, asked.kind)
+
+
+def no_pod_answers(found: AnyResource) -> str:
+    name, status = found.key.name, found.status
+    return "" if status.ready_replicas else f"No pod of {name} is ready: {status.message}"
 
 
 def _question(options: argparse.Namespace) -> str:

@@ -24,7 +24,7 @@ def add_pause(pause: argparse.ArgumentParser) -> None:
     )
     pause.epilog = examples("infd pause qwen", "infd pause qwen -n chat")
     add_waiting(pause)
-    pause.set_defaults(run="edit.command:pause")
+    pause.set_defaults(run="edit.command:run", edit="pause")
 
 
 def add_waiting(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def add_resume(resume: argparse.ArgumentParser) -> None:
     )
     resume.epilog = examples("infd plan -f qwen.yaml --diff  # shows what waits", "infd resume qwen")
     add_waiting(resume)
-    resume.set_defaults(run="edit.command:resume")
+    resume.set_defaults(run="edit.command:run", edit="resume")
 
 
 def add_restart(restart: argparse.ArgumentParser) -> None:
@@ -56,11 +56,14 @@ def add_restart(restart: argparse.ArgumentParser) -> None:
     )
     restart.epilog = examples("infd restart qwen", "infd restart qwen --routers")
     restart.add_argument("name", help="name of the InferenceDeployment")
-    restart.add_argument("--routers", action="store_true", help="the routers, and not the engines")
+    routers = "the routers, and not the engines"
+    restart.add_argument(
+        "--routers", dest="part", action="store_const", const="routers", default="engines", help=routers
+    )
     add_connection(restart)
     restart.add_argument("--no-wait", action="store_true", help="do not wait until all are new")
     add_timeout(restart, LIMIT_SECONDS["engines"], "give up when nothing changes for this time")
-    restart.set_defaults(run="edit.command:restart")
+    restart.set_defaults(run="edit.command:run", edit="restart")
 
 
 def add_renew(renew: argparse.ArgumentParser) -> None:
@@ -86,4 +89,4 @@ def add_renew(renew: argparse.ArgumentParser) -> None:
     limits = " and ".join(f"{seconds} for {name}" for name, seconds in LIMIT_SECONDS.items())
     words = f"give up when nothing changes for this time; default {limits}"
     renew.add_argument("--timeout", type=int, metavar="SECONDS", help=words)
-    renew.set_defaults(run="edit.command:renew")
+    renew.set_defaults(run="edit.command:run", edit="renew")

@@ -5,39 +5,24 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference_operator.cli.cluster_command import ClusterCommand, Step, resources, wait_until
-from inference_operator.cli.edit.edits import PARTS, PAUSE, RENEW, RESTART, RESUME, Edit, Steps, is_paused
+from inference_operator.cli.cluster_command import ClusterCommand, Step, none_of, resources, wait_until
+from inference_operator.cli.edit.edits import EDITS, PARTS, Edit, Steps, is_paused
 from inference_operator.cli.managed_fields import applied_edit
 from inference_operator.cli.parser import RefusedError, harmless
 from inference_operator.controller.cluster import ConflictError, ForbiddenError, RejectedError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import Manifest, Ref
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 
 
 class NotEditedError(RefusedError):
     """A resource is left as it is. That says nothing about others."""
 
 
-def pause(options: argparse.Namespace, _: EngineRegistry) -> int:
-    return _run(options, [PAUSE])
-
-
-def resume(options: argparse.Namespace, _: EngineRegistry) -> int:
-    return _run(options, [RESUME])
-
-
-def restart(options: argparse.Namespace, _: EngineRegistry) -> int:
-    return _run(options, [RESTART["routers" if options.routers else "engines"]])
-
-
-def renew(options: argparse.Namespace, _: EngineRegistry) -> int:
-    return _run(options, [edit for name, edit in RENEW.items() if options.part in (None, name)])
-
-
-def _run(options: argparse.Namespace, edits: Sequence[Edit]) -> int:
+def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Edit the chosen resources; returns 1 if one is not edited, or the operator does not do what it should."""
+    edits = [edit for part, edit in EDITS[options.edit].items() if getattr(options, "part", None) in (None, part)]
     unsure = f"Interrupted. Perhaps nothing has changed: `infd status {options.name}` shows it."
     command = ClusterCommand(options, interrupted=edits[0].interrupted or unsure)
 
@@ -52,8 +37,7 @@ async def _chosen(cluster: KubeCluster, options: argparse.Namespace) -> Sequence
     """The resources, those of which a chosen part is vulnerable first."""
     found = await resources(cluster, options)
     if not found:
-        where = "any namespace" if options.all_namespaces else f"the namespace `{options.namespace}`"
-        print(f"There is no InferenceDeployment in {where}.")
+        print(none_of(INFERENCE_DEPLOYMENT, options))
 
     def order(live: Manifest) -> tuple[bool, str, str]:
         chosen = getattr(options, "part", None)

@@ -212,15 +212,15 @@ def _progress_of_all(live: Manifest) -> Progress | None:
 
     A rollout of engines begins with their plan, model and objects, of which Reconciling and Stalled tell.
     """
-    kinds = (ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.READY)
-    work, stalled, ready = (_current(live, kind) for kind in kinds)
+    found = resource(live)
+    work = found.current_condition(ConditionType.RECONCILING)
     if work is None:
         return Progress.UNSEEN
-    if stalled and stalled.status == "True":
+    if found.is_true(ConditionType.STALLED):
         return Progress.STALLED
     if work.status != "True":
         return None
-    serves = ready is not None and ready.status == "True"
+    serves = found.is_true(ConditionType.READY)
     return Progress.ROLLING if serves or work.reason in _ROLLOUTS else Progress.UNAVAILABLE
 
 
@@ -331,6 +331,11 @@ def _settling(part: RenewedPart, while_in: Collection[Progress], if_paused: str 
     return step
 
 
-PAUSE, RESUME = _pausing(paused=True), _pausing(paused=False)
 RESTART: Mapping[str, Edit] = {part.name: _restart(part) for part in PARTS}
-RENEW: Mapping[str, Edit] = {part.name: _renew(part) for part in PARTS}
+EDITS: Mapping[str, Mapping[str, Edit]] = {
+    "pause": {"": _pausing(paused=True)},
+    "resume": {"": _pausing(paused=False)},
+    "restart": RESTART,
+    "renew": {part.name: _renew(part) for part in PARTS},
+}
+"""The edits of each command, by the part that they change."""

@@ -8,6 +8,7 @@ from inference_operator.api.duration import duration
 from inference_operator.api.engine_kind import EngineKind, EngineProfile
 from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.cli.options import FORMATS, add_gpus
+from inference_operator.cli.parser import examples
 
 
 def add_arguments(fit: argparse.ArgumentParser) -> None:
@@ -50,6 +51,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
     add_rate(fit)
     fit.add_argument("-v", "--verbose", action="store_true", help="show the memory of one GPU, with sources")
+    fit.epilog = examples("infd fit Qwen/Qwen3-8B --gpu L4:4", "infd fit Qwen/Qwen3-32B --rate 20/s --ttft 2s")
     fit.set_defaults(run="fit.command:run")
 
 

@@ -18,6 +18,7 @@ def add_arguments(gateway: argparse.ArgumentParser) -> None:
     )
     add_connection(listed, all_namespaces="the gateways of all namespaces")
     add_output(listed)
+    listed.epilog = examples("infd gateway list -A")
     listed.set_defaults(run="gateway.command:list_gateways")
     status = made.add_parser(
         "status",
@@ -26,6 +27,7 @@ def add_arguments(gateway: argparse.ArgumentParser) -> None:
         " with the InferenceDeployments that answer. It needs the rights to get the gateway and its ConfigMap. Exit"
         " status 1: it is not ready.",
     )
+    status.epilog = examples("infd gateway status models")
     status.add_argument("name", help="name of the ModelGateway")
     add_connection(status)
     add_output(status)

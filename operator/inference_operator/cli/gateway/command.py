@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from inference_operator.api.model_gateway import MODEL_GATEWAY_API, ModelGatewaySpec, ModelGatewayStatus
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource
-from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.cli.output import manifest_text, table
+from inference_operator.cli.cluster_command import ClusterCommand, none_of
+from inference_operator.cli.output import Columns, manifest_text, table, table_of
 from inference_operator.cli.parser import EXIT_REFUSED, harmless
 from inference_operator.controller.cluster import ForbiddenError, NotFoundError
 from inference_operator.engines.registry import EngineRegistry
@@ -31,25 +31,24 @@ def list_gateways(options: argparse.Namespace, _: EngineRegistry) -> int:
     if options.output != "table":
         print(manifest_text({"items": [_fields(one) for one in found]}, options.output))
     elif found:
-        names = [f"{one.key.namespace}/{one.key.name}" if options.all_namespaces else one.key.name for one in found]
-        rows = [("NAME", "READY", "REASON", "MODELS", "PODS", "NAMES")]
-        rows += [
-            (
-                name,
-                str(_is_ready(one)),
-                one.status.reason or "-",
-                one.status.models_ready or "-",
-                str(one.status.ready_replicas),
-                str(one.status.names),
-            )
-            for name, one in zip(names, found, strict=True)
-        ]
-        said = [f"{name}: {one.status.message}" for name, one in zip(names, found, strict=True) if not _is_well(one)]
-        print(harmless("\n".join([*table(rows), *([""] if said else []), *said])))
+        with_namespace = {"NAMESPACE": lambda one: one.key.namespace} if options.all_namespaces else {}
+        names = "{0.namespace}/{0.name}" if options.all_namespaces else "{0.name}"
+        said = [f"{names.format(one.key)}: {one.status.message}" for one in found if not _is_well(one)]
+        lines = table_of({**with_namespace, **COLUMNS}, found)
+        print(harmless("\n".join([*lines, *([""] if said else []), *said])))
     else:
-        where = "any namespace" if options.all_namespaces else f"the namespace `{options.namespace}`"
-        print(f"There is no ModelGateway in {where}.")
+        print(none_of(MODEL_GATEWAY, options))
     return 0
+
+
+COLUMNS: Columns[Gateway] = {
+    "NAME": lambda one: one.key.name,
+    "READY": lambda one: str(one.is_true(ConditionType.READY)),
+    "REASON": lambda one: one.status.reason or "-",
+    "MODELS": lambda one: one.status.models_ready or "-",
+    "PODS": lambda one: str(one.status.ready_replicas),
+    "NAMES": lambda one: str(one.status.names),
+}
 
 
 def show(options: argparse.Namespace, _: EngineRegistry) -> int:
@@ -65,7 +64,7 @@ def show(options: argparse.Namespace, _: EngineRegistry) -> int:
         head = [f"{found.key.name}: {found.status.reason or 'Unknown'}. {found.status.message or ''}".rstrip()]
         urls = [one for one in (found.status.url, *found.status.external_urls) if one]
         print(harmless("\n".join([*head, *urls, "", *table(rows)])))
-    return 0 if _is_ready(found) else EXIT_REFUSED
+    return 0 if found.is_true(ConditionType.READY) else EXIT_REFUSED
 
 
 async def values_of(cluster: KubeCluster, namespace: str, gateway: str) -> Mapping[str, str]:
@@ -116,14 +115,9 @@ def answerers(value: str) -> str:
 
 def _fields(one: Gateway) -> Manifest:
     status = one.status.model_dump(mode="json", by_alias=True, exclude={"conditions"})
-    return {"namespace": one.key.namespace, "name": one.key.name, "ready": _is_ready(one), **status}
-
-
-def _is_ready(one: Gateway) -> bool:
-    ready = one.current_condition(ConditionType.READY)
-    return ready is not None and ready.status == "True"
+    return {"namespace": one.key.namespace, "name": one.key.name, "ready": one.is_true(ConditionType.READY), **status}
 
 
 def _is_well(one: Gateway) -> bool:
     ready = one.current_condition(ConditionType.READY)
-    return _is_ready(one) and ready is not None and one.status.reason == ready.reason
+    return ready is not None and ready.status == "True" and one.status.reason == ready.reason

@@ -2,7 +2,7 @@
 
 import argparse
 
-from inference_operator.cli.options import add_connection
+from inference_operator.cli.options import add_connection, add_form
 from inference_operator.cli.parser import examples
 
 __all__ = ["add_arguments"]
@@ -20,5 +20,5 @@ def add_arguments(imported: argparse.ArgumentParser) -> None:
     imported.add_argument("object", nargs="?", help="KIND/NAME in the cluster: model, deployment, llminferenceservice")
     imported.add_argument("-f", "--filename", metavar="FILE", help="file, folder, or - for standard input")
     add_connection(imported)
-    imported.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml", help="default yaml")
+    add_form(imported, "format of the manifests")
     imported.set_defaults(run="import_.command:run")

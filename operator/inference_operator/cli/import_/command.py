@@ -18,7 +18,7 @@ from inference_operator.cli.import_.readers import (
     from_llm_inference_service,
     from_model,
 )
-from inference_operator.cli.output import manifest_text
+from inference_operator.cli.output import manifests_text
 from inference_operator.cli.parser import EXIT_NOT_FOUND, EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
         known = "no KubeAI Model, no Deployment and no KServe LLMInferenceService"
         raise UsageError(f"{options.filename}: contains {known}.")
     if made:
-        print(_printed(made, options.output))
+        print(manifests_text(made, options.output))
     refused = [one for one in made if _is_refused(one)]
     return EXIT_REFUSED if refused else status
 
@@ -109,13 +109,6 @@ def _imported(one: Manifest, read: Reader, label: str) -> Manifest:
             f"{label}: metadata.name: is `{harmless(name)}`, since a Service has no dots in its name.", file=sys.stderr
         )
     return made
-
-
-def _printed(made: Sequence[Manifest], form: str) -> str:
-    if form == "json":
-        several = {"apiVersion": "v1", "kind": "List", "items": made}
-        return manifest_text(made[0] if len(made) == 1 else several, form)
-    return "\n---\n".join(manifest_text(one, form) for one in made)
 
 
 def _is_refused(made: Manifest) -> bool:

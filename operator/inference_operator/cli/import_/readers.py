@@ -18,6 +18,12 @@ _PROFILE = re.compile(r"nvidia-gpu-([a-z0-9-]+?)(?::\d+)?")
 _CPU_PROFILE = re.compile(r"cpu(?::\d+)?")
 ASSUMED_MOST = 1
 """Engines, where the Model sets no limit: one more would cost a GPU that nobody asked for."""
+LEFT_OF_KUBEAI = {
+    "features": "the engine offers what the model can do.",
+    "loadBalancing": "`spec.router.strategy: PrefixAffinity` keeps requests with the same prefix on one engine.",
+    "files": "put them into a ConfigMap, and mount it with `spec.podTemplate.volumes`.",
+    "owner": "clients see the operator's name.",
+}
 
 
 def from_model(origin: ForeignObject) -> Draft:
@@ -47,14 +53,8 @@ def from_model(origin: ForeignObject) -> Draft:
     draft.put("scheduling.priorityClassName", origin.take(str, "spec", "priorityClassName"))
     if origin.look(list, "spec", "features") == ["TextGeneration"]:
         origin.take(list, "spec", "features")
-    origin.leave("the engine offers what the model can do.", "spec", "features")
-    origin.leave(
-        "`spec.router.strategy: PrefixAffinity` keeps requests with the same prefix on one engine.",
-        "spec",
-        "loadBalancing",
-    )
-    origin.leave("put them into a ConfigMap, and mount it with `spec.podTemplate.volumes`.", "spec", "files")
-    origin.leave("clients see the operator's name.", "spec", "owner")
+    for one, why in LEFT_OF_KUBEAI.items():
+        origin.leave(why, "spec", one)
     return draft
 
 

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from inference_operator.cli.options import add_output
+from inference_operator.cli.options import add_output, number
+from inference_operator.cli.parser import examples
 
 TIME_LIMIT_SECONDS = 120
 """For the whole command: an index of 32 MiB at 1 MB/s takes 34 s; a slower hub cannot serve a model."""
@@ -16,6 +17,7 @@ def add_inspect(inspect: argparse.ArgumentParser) -> None:
         "Read config.json, the weight index and the file sizes of a hub repository, bucket or directory. "
         "HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE work as in engines."
     )
+    inspect.epilog = examples("infd inspect hf://Qwen/Qwen3-8B", "infd inspect ./model -o json > model.json")
     inspect.add_argument("source", help="hf://org/name, s3://bucket/path, or a directory")
     inspect.add_argument(
         "--revision", help="branch, tag or commit of the hub repository; digest of the bucket's listing"
@@ -24,7 +26,7 @@ def add_inspect(inspect: argparse.ArgumentParser) -> None:
     inspect.add_argument("--folder", type=Path, help="mount path of the volume of a pvc:// or oci:// source")
     inspect.add_argument(
         "--time-limit",
-        type=_seconds,
+        type=number(1, MAX_SECONDS),
         default=TIME_LIMIT_SECONDS,
         metavar="SECONDS",
         help="time limit; default 120",
@@ -32,12 +34,6 @@ def add_inspect(inspect: argparse.ArgumentParser) -> None:
     inspect.add_argument("--to", type=Path, metavar="FILE", help="also write the result to this file, as JSON")
     add_output(inspect)
     inspect.set_defaults(run="job.inspect:run")
-
-
-def _seconds(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to {MAX_SECONDS}")
-    return int(text)
 
 
 def add_download(download: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 import argparse
 
 from inference_operator.cli.options import add_connection
+from inference_operator.cli.parser import examples
 
 TAIL = 200
 """Default of --tail, for each container."""
@@ -14,6 +15,7 @@ def add_arguments(logs: argparse.ArgumentParser) -> None:
         " ended with an error, the cause comes first. Requests of probes and scrapers, progress bars and repeats"
         " are left out, unless with -v. It needs the right to get `pods/log`."
     )
+    logs.epilog = examples("infd logs qwen -f", "infd logs qwen --previous", "infd logs qwen --router --tail 50")
     logs.add_argument("name", help="name of the InferenceDeployment")
     add_connection(logs)
     logs.add_argument("--router", action="store_true", help="the routers' logs, with the access log")

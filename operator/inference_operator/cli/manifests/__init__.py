@@ -3,6 +3,7 @@
 import argparse
 
 from inference_operator.cli.options import SYSTEM_NAMESPACE
+from inference_operator.cli.parser import examples
 
 
 def add_crd(command: argparse.ArgumentParser) -> None:
@@ -60,6 +61,9 @@ def add_key(key: argparse.ArgumentParser) -> None:
         description="Make a new API key. Standard output gets the line for the Secret, or with --secret the whole"
         " Secret as YAML; the key itself is printed to standard error, once.",
     )
+    made.epilog = examples(
+        "infd key create alice >> keys", "infd key create alice --secret api-keys -n team-a > secret.yaml"
+    )
     made.add_argument("user", metavar="USER", help="name of the user, for logs and metrics")
     made.add_argument("--secret", metavar="NAME", help="print a Secret with this name instead of the line alone")
     made.add_argument("--namespace", "-n", metavar="NAME", help="namespace of the Secret")
@@ -69,4 +73,5 @@ def add_key(key: argparse.ArgumentParser) -> None:
         help="print the users behind the marks in metrics",
         description="Read a keys file from standard input, and print the mark of each user in the metrics of routers.",
     )
+    marks.epilog = examples("infd key marks < keys")
     marks.set_defaults(run="manifests.command:print_marks")

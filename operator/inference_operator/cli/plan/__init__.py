@@ -2,7 +2,7 @@
 
 import argparse
 
-from inference_operator.cli.options import add_cluster, add_output, add_source
+from inference_operator.cli.options import add_cluster, add_form, add_output, add_source
 from inference_operator.cli.parser import examples
 
 
@@ -41,8 +41,10 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
 def add_render(render: argparse.ArgumentParser) -> None:
     render.description = (
         "Use it to read or keep the objects themselves; `infd plan` shows their sizes. "
-        "Print the objects that the operator would create, as YAML, for the GPUs of --gpu. Rejected"
+        "Print the objects that the operator would create, for the GPUs of --gpu. Rejected"
         " resources are reported on standard error; the others are still printed."
     )
+    render.epilog = examples("infd render -f qwen.yaml --gpu L4:4", "infd render -f qwen.yaml --gpu L4:4 -o json")
     add_source(render)
+    add_form(render, "format of the objects")
     render.set_defaults(run="plan.command:render")

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic_core import to_jsonable_python
 
@@ -15,7 +15,7 @@ from inference_operator.cli.arguments import settings_with
 from inference_operator.cli.files import documents, stored
 from inference_operator.cli.offline import model_of, name_of, offline_inputs, why_nothing
 from inference_operator.cli.operator_settings import LiveState
-from inference_operator.cli.output import dump, dumped, table
+from inference_operator.cli.output import dump, dumped, manifests_text, shown, table
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.registry import EngineRegistry
@@ -47,23 +47,18 @@ class Planning:
     """The rights that the resource requires of its writer."""
     mistakes: tuple[Refusal, ...] = ()
     """What is wrong with a rejected resource."""
-    change: str = ""
-    """What becomes of the plan that runs, in a sentence; empty without one."""
     engine: str = ""
     """Kind of the engine; empty if the resource is rejected."""
-    advisories: str = ""
-    """A notice about known vulnerabilities of the engine's version; empty if none is known."""
-    shared_prefixes: str = ""
-    """A notice that users with keys share a cache of prefixes; empty if they do not."""
+    notices: Mapping[str, str] = field(default_factory=dict)
+    """What becomes of the plan that runs, known vulnerabilities of the engine's version, and that users with keys share
+    a cache of prefixes; each by its key for programs, and empty if there is nothing to say."""
 
     def document(self) -> Manifest:
         namespace, _, name = self.name.rpartition("/")
         optional = {
             "engine": self.engine,
             "errors": [{"field": one.field, "problem": one.problem, "cure": one.cure} for one in self.mistakes],
-            "change": self.change,
-            "advisories": self.advisories,
-            "sharedPrefixes": self.shared_prefixes,
+            **self.notices,
         }
         return {
             **({"namespace": namespace} if namespace else {}),
@@ -149,10 +144,12 @@ def _planning(
         plan=result.plan.plan,
         model=messages[1],
         rights=rights,
-        change="; ".join(filter(None, (_change(live.get(role.name), role.plan) for role in result.roles))),
         engine=result.plan.engine,
-        advisories=result.advisories,
-        shared_prefixes=" ".join(dict.fromkeys(filter(None, (role.shared_prefixes for role in result.roles)))),
+        notices={
+            "change": "; ".join(filter(None, (_change(live.get(role.name), role.plan) for role in result.roles))),
+            "advisories": result.advisories,
+            "sharedPrefixes": " ".join(dict.fromkeys(filter(None, (role.shared_prefixes for role in result.roles)))),
+        },
     )
 
 
@@ -180,8 +177,7 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
     for planning in plannings:
         if not planning.refused:
             yield f"{planning.name}: {planning.message}"
-            notices = (planning.change, planning.advisories, planning.shared_prefixes)
-            yield from (f"{planning.name}: {notice}" for notice in notices if notice)
+            yield from (f"{planning.name}: {notice}" for notice in planning.notices.values() if notice)
             yield from _slots(planning)
             yield from _rights(planning)
         if verbose and planning.plan:
@@ -221,20 +217,16 @@ def _row(planning: Planning) -> Sequence[str]:
         str(plan.parallel.tensor),
         str(plan.parallel.pipeline),
         _gpus(plan),
-        _number(plan.max_model_len),
-        _number(plan.max_num_seqs),
-        "-" if plan.gpu_memory_utilization is None else f"{plan.gpu_memory_utilization:.2g}",
-        _number(plan.per_gpu.kv_cache_tokens if plan.per_gpu else None),
+        shown(plan.max_model_len),
+        shown(plan.max_num_seqs),
+        shown(plan.gpu_memory_utilization, "{:.2g}"),
+        shown(plan.per_gpu.kv_cache_tokens if plan.per_gpu else None),
     )
 
 
 def _gpus(plan: Plan) -> str:
     """GPUs of one engine; with its nodes before them, if it has several: `2x8`."""
     return f"{plan.parallel.nodes}x{plan.gpus_per_pod}" if plan.parallel.nodes > 1 else str(plan.gpus_per_replica)
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
 
 
 def _memory(name: str, plan: Plan) -> Iterator[str]:
@@ -260,11 +252,13 @@ def _memory(name: str, plan: Plan) -> Iterator[str]:
 def render(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the objects of every resource of the files; returns 1 if one of them is rejected."""
     settings, model, status = settings_with(options.gpu), model_of(options.model), 0
+    made: list[Manifest] = []
     for document in documents(options.filename):
         result = outcome(offline_inputs(document, settings, engines, model=model))
         if why := why_nothing(result):
             print(f"{name_of(document)}: {why}", file=sys.stderr)
             status = EXIT_REFUSED
         else:
-            print(dump(list(result.desired.values())), end="")
+            made += result.desired.values()
+    print(dump(made) if options.output == "yaml" else f"{manifests_text(made, options.output)}\n", end="")
     return status

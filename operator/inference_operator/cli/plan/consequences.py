@@ -14,6 +14,7 @@ from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.router.pinned_router import live_cold_start_seconds
+from inference_operator.sentences import counted
 from inference_operator.views.engine import engines_of
 from inference_operator.views.workload import role_view, workload_view
 from inference_operator.workload.eviction.rollout import WHY
@@ -54,7 +55,7 @@ class RoleConsequence:
     def sentences(self) -> Iterator[str]:
         if self.restarts:
             yield (
-                f"{_count(self.restarts, 'engine')} {'restarts' if self.restarts == 1 else 'restart'}, one at a time"
+                f"{counted(self.restarts, 'engine')} {'restarts' if self.restarts == 1 else 'restart'}, one at a time"
                 f" ({self.strategy}): {self.why}. {self._requests}"
             )
             yield self._time
@@ -169,14 +170,10 @@ def _routers(before: Inputs, predicted: Prediction) -> str:
         return "Routers: created." if then else "Routers: deleted; requests go to the engines." if live else ""
     was, becomes = workload_view(live), workload_view(then)
     if was.template != becomes.template:
-        count = _count(was.desired, "router")
+        count = counted(was.desired, "router")
         return (
             f"{count} {'is' if was.desired == 1 else 'are'} replaced one by one, a new one first. No request is lost."
         )
     if was.desired != becomes.desired:
         return f"Routers: {was.desired} -> {becomes.desired}."
     return "Routers stay."
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 's'}"

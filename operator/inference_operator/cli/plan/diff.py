@@ -30,6 +30,7 @@ from inference_operator.manifest import INFERENCE_DEPLOYMENT, SECRET, Manifest, 
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Refused
+from inference_operator.sentences import counted
 from inference_operator.views.raw import mapping
 
 MOST_FIELDS = 12
@@ -199,7 +200,7 @@ def screen(shown: Difference) -> Group:
 
 def _lines(shown: Difference) -> Iterator[RenderableType]:
     number = len(shown.changes)
-    count = f"{number} object{'' if number == 1 else 's'}" if number else "nothing"
+    count = counted(number, "object") if number else "nothing"
     new = " (new)" if shown.is_new else ""
     yield Text(f"{shown.namespace}/{shown.name}{new}: the operator would write {count}.", style="bold")
     for one in shown.changes:

@@ -3,7 +3,8 @@
 import argparse
 
 from inference_operator.api.engine_kind import EngineKind
-from inference_operator.cli.options import add_connection, add_timeout
+from inference_operator.cli.options import TOKEN_SECRET, add_connection, add_form, add_timeout
+from inference_operator.cli.parser import examples
 
 TIMEOUT_SECONDS = 3600
 """Default of --timeout: 500 GB of weights at 150 MB/s."""
@@ -14,6 +15,12 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
         "Create an InferenceDeployment with nothing but what is named here, show its progress until it serves, and"
         " print how to ask it. If it ends again and again for a cause that stays, print the cause and what helps, and"
         " return 1. With --dry-run, print the manifest for `kubectl apply` or Git, and ask no cluster."
+    )
+    run.epilog = examples(
+        "infd run qwen Qwen/Qwen3-8B",
+        "infd run tiny Qwen/Qwen3-0.6B --cpu",
+        "infd run llama meta-llama/Llama-3.1-8B-Instruct --token-secret hf-token --autoscale 0..4",
+        "infd run qwen Qwen/Qwen3-8B --dry-run > qwen.yaml",
     )
     run.add_argument("name", help="name of the InferenceDeployment, and of the model in requests")
     run.add_argument("source", help="org/name or hf://org/name, s3://bucket/path, pvc://claim/path or oci://image")
@@ -26,10 +33,10 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
     engines = run.add_mutually_exclusive_group()
     engines.add_argument("--replicas", type=int, metavar="N", help="number of engines; default 1")
     engines.add_argument("--autoscale", default="", metavar="MIN..MAX", help="engines by the requests, such as 0..4")
-    run.add_argument("--token-secret", default="", metavar="NAME", help="Secret with a token of the hub, in `token`")
+    run.add_argument("--token-secret", default="", metavar="NAME[/KEY]", help=TOKEN_SECRET)
     run.add_argument("--gateway", default="", metavar="NAME", help="also create this ModelGateway if there is none")
     run.add_argument("--dry-run", action="store_true", help="print the manifest and create nothing")
     run.add_argument("--no-wait", action="store_true", help="do not wait until it serves")
     add_timeout(run, TIMEOUT_SECONDS, "give up waiting")
-    run.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml", help="format of --dry-run")
+    add_form(run, "format of --dry-run")
     run.set_defaults(run="run.command:run")

@@ -12,7 +12,8 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.cluster_command import ClusterCommand, Step, exit_status, wait_until
 from inference_operator.cli.managed_fields import FIELD_MANAGER
-from inference_operator.cli.output import manifest_text
+from inference_operator.cli.options import token_reference
+from inference_operator.cli.output import manifests_text
 from inference_operator.cli.parser import EXIT_NOT_FOUND, RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
@@ -51,8 +52,7 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Create the resource and wait; returns 1 if it will not serve."""
     manifest, gateway = smallest_manifest(options), gateway_manifest(options)
     if options.dry_run:
-        shown = {"apiVersion": "v1", "kind": "List", "items": [manifest, gateway]} if gateway else manifest
-        print(manifest_text(shown, options.output))
+        print(manifests_text([manifest, *([gateway] if gateway else [])], options.output))
         return 0
     ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
 
@@ -103,13 +103,13 @@ async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int, gateway:
     async def progress(live: Manifest) -> Step:
         found, waited = resource(live), time.monotonic() - begin
         message = _progress(found, waited)
-        if _is(found, ConditionType.READY):
+        if found.is_true(ConditionType.READY):
             return Step(message, is_last=True)
         if reason := await _repeated_end(cluster, ref, found):
             log = f"`infd logs --namespace {ref.namespace} --previous {ref.name}` prints the log, the cause first."
             return Step(message, vain=f"{_ENDS_AGAIN} {EXPLANATIONS[reason].cure} {log} {_stays(ref)}")
-        if _is(found, ConditionType.STALLED):
-            return Step(message, vain=f"It waits for you. {_stays(ref)}")
+        if found.is_true(ConditionType.STALLED):
+            return Step(message, vain=f"It cannot go on by itself. {_stays(ref)}")
         late = f"Not Ready after {timeout_seconds} s. {_stays(ref)}" if waited > timeout_seconds else ""
         return Step(message, vain=late)
 
@@ -171,12 +171,6 @@ def _progress(found: Resource, waited: float) -> str:
     return "waiting for the operator."
 
 
-def _is(found: Resource, kind: ConditionType) -> bool:
-    """Whether a condition is true for the resource as it is now."""
-    condition = found.current_condition(kind)
-    return condition is not None and condition.status == "True"
-
-
 def _next_commands(ref: Ref, url: str, gateway: str) -> str:
     request = shlex.quote(f'{{"model": "{ref.name}", "prompt": "Hello", "max_tokens": 16}}')
     return (
@@ -213,8 +207,7 @@ def smallest_manifest(options: argparse.Namespace) -> Manifest:
     """
     gpus = [kind.strip() for kind in options.gpu.split(",") if kind.strip()]
     source = options.source if _SCHEME in options.source else f"hf://{options.source}"
-    token = {"tokenSecretRef": {"name": options.token_secret}} if options.token_secret else {}
-    spec: Manifest = {"model": {"source": source, **token}}
+    spec: Manifest = {"model": {"source": source, **token_reference(options.token_secret)}}
     if options.cpu:
         spec["hardware"] = {"device": "CPU"}
     elif gpus:

@@ -42,6 +42,7 @@ def add_list(listed: argparse.ArgumentParser) -> None:
     listed.epilog = examples("infd list -A", "infd list --traffic --watch", "infd list qwen --traffic -o json")
     listed.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
     add_connection(listed, all_namespaces="those of all namespaces")
+    listed.add_argument("-l", "--selector", metavar="LABELS", help="those with these labels, such as team=search")
     listed.add_argument("--traffic", action="store_true", help="show the traffic in numbers")
     listed.add_argument("-w", "--watch", action="store_true", help="show it live until Ctrl-C")
     add_output(listed, *OF_RESOURCES)

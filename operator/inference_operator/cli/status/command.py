@@ -19,10 +19,7 @@ from inference_operator.kube.cluster import KubeCluster
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     can_watch(options)
     _, report = live_report(options, engines)
-    if options.output == "table":
-        show(screen(report, datetime.now(UTC)))
-    else:
-        print(dumped(report, options.output))
+    show(screen(report, datetime.now(UTC))) if options.output == "table" else print(dumped(report, options.output))
     return 0 if report.ready else EXIT_REFUSED
 
 

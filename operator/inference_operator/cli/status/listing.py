@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 
 from rich.text import Text
@@ -11,9 +11,9 @@ from rich.text import Text
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.api.status import json_name
-from inference_operator.cli.cluster_command import ClusterCommand, resources
+from inference_operator.cli.cluster_command import ClusterCommand, none_of, resources
 from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.output import dumped, table
+from inference_operator.cli.output import Columns, dumped, table_of
 from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.cli.status.readings import BETWEEN_SECONDS, Reading, readings
 from inference_operator.cli.status.report import StatusReport, status_report, words_of
@@ -22,13 +22,13 @@ from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traff
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 from inference_operator.views.raw import mapping, objects, timestamp
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    if options.name is not None and options.all_namespaces:
-        raise UsageError("Give a name, or --all-namespaces.")
+    if options.name is not None and (options.all_namespaces or options.selector):
+        raise UsageError("Give a name, or --all-namespaces or --selector.")
     can_watch(options)
     return _traffic(options, engines) if options.traffic else _list(options)
 
@@ -63,8 +63,7 @@ def _reports(found: Sequence[Manifest]) -> list[StatusReport]:
 
 
 def _none(options: argparse.Namespace) -> str:
-    where = "any namespace" if options.all_namespaces else f"the namespace `{options.namespace}`"
-    return f"There is no InferenceDeployment in {where}. Create one: infd run NAME MODEL"
+    return f"{none_of(INFERENCE_DEPLOYMENT, options)} Create one: infd run NAME MODEL"
 
 
 def _traffic(options: argparse.Namespace, engines: EngineRegistry) -> int:
@@ -127,8 +126,8 @@ def listed(reports: Sequence[StatusReport], found: Sequence[Manifest], options: 
         yield from ("", line)
 
 
-OF_ALL: Mapping[str, Callable[[StatusReport], str]] = {"NAMESPACE": lambda one: one.namespace}
-COLUMNS: Mapping[str, Callable[[StatusReport], str]] = {
+OF_ALL: Columns[StatusReport] = {"NAMESPACE": lambda one: one.namespace}
+COLUMNS: Columns[StatusReport] = {
     "NAME": lambda one: one.name,
     "MODEL": lambda one: one.model,
     "READY": lambda one: str(one.ready),
@@ -138,7 +137,7 @@ COLUMNS: Mapping[str, Callable[[StatusReport], str]] = {
     "AGE": lambda one: words_of(one.seconds),
 }
 """As of `kubectl get infd`, which `api/crd.py` names."""
-WIDE: Mapping[str, Callable[[StatusReport], str]] = {
+WIDE: Columns[StatusReport] = {
     "URL": lambda one: one.url,
     "ENGINE": lambda one: one.kind,
     "CONTEXT": lambda one: str(one.context or ""),
@@ -149,7 +148,7 @@ WIDE: Mapping[str, Callable[[StatusReport], str]] = {
 def lines(reports: Sequence[StatusReport], *, with_namespace: bool, wide: bool = False) -> Iterator[str]:
     """The table, and below it the message of each resource with something to say."""
     columns = {**(OF_ALL if with_namespace else {}), **COLUMNS, **(WIDE if wide else {})}
-    yield from table([tuple(columns), *(tuple(cell(one) for cell in columns.values()) for one in reports)])
+    yield from table_of(columns, reports)
     said = [one for one in reports if one.message]
     yield from ("",) if said else ()
     yield from (f"{f'{one.namespace}/' if with_namespace else ''}{one.name}: {one.message}" for one in said)

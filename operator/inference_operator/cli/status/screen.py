@@ -15,6 +15,7 @@ from rich.text import Text
 
 from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.cli.status.report import PodLine, StatusReport, Traffic, event_age, words_of
+from inference_operator.sentences import counted
 
 UNBOUND_COLUMNS = 1000
 """Width of lines that no terminal shows: programs read them, so nothing is wrapped."""
@@ -111,7 +112,7 @@ def _facts(report: StatusReport) -> RenderableType:
 
 def _traffic(traffic: Traffic) -> Iterator[str]:
     yield f"{traffic.running:,} run, {traffic.queued:,} queued, {traffic.held:,} held"
-    total = f"{traffic.requests:,} request{'s' * (traffic.requests != 1)} since its routers started"
+    total = f"{counted(traffic.requests, 'request')} since its routers started"
     rate = total if traffic.per_second is None else f"{traffic.per_second:,.1f} requests/s"
     half, most = traffic.first_byte_half, traffic.first_byte_most
     streams = f", first byte of streams: p50 {half:g} s, p95 {most:g} s" if half and most else ""

@@ -9,11 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.output import first_of
+from inference_operator.cli.output import NOTHING, first_of, shown
 from inference_operator.cli.status.report import Traffic, status_report
 from inference_operator.cli.status.screen import DIM
 
-NOTHING = "-"
 MOST_NAMES = 3
 """Names that a note has."""
 COLUMNS = ("NAME", "ENGINES", "REQ/S", "RUN", "WAIT", "TTFT50", "TTFT95", "TOK/S", "KV")
@@ -43,13 +42,13 @@ class TrafficRow:
         return (
             self.name,
             self.engines_ready or NOTHING,
-            _number(self.requests_per_second, "{:,.1f}"),
-            _number(self.running, "{:,}"),
-            _number(self.queued, "{:,}"),
-            _number(self.ttft_p50_seconds, "{:g}s"),
-            _number(self.ttft_p95_seconds, "{:g}s"),
-            _number(self.tokens_per_second, "{:,.0f}"),
-            _number(self.kv_cache_usage, "{:.0%}"),
+            shown(self.requests_per_second, "{:,.1f}"),
+            shown(self.running, "{:,}"),
+            shown(self.queued, "{:,}"),
+            shown(self.ttft_p50_seconds, "{:g}s"),
+            shown(self.ttft_p95_seconds, "{:g}s"),
+            shown(self.tokens_per_second, "{:,.0f}"),
+            shown(self.kv_cache_usage, "{:.0%}"),
         )
 
 
@@ -88,10 +87,6 @@ def _tokens_per_second(now: LiveResource, before: LiveResource, elapsed: float) 
     both = [(load.generated, before.loads[uid].generated) for uid, load in now.loads.items() if uid in before.loads]
     grown = [new - old for new, old in both if new is not None and old is not None]
     return sum(max(0, one) for one in grown) / elapsed if grown and elapsed > 0 else None
-
-
-def _number(value: float | None, form: str) -> str:
-    return NOTHING if value is None else form.format(value)
 
 
 def lines(rows: Sequence[TrafficRow], *, with_namespace: bool) -> Iterator[Sequence[str]]:

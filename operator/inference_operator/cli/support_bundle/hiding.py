@@ -7,9 +7,12 @@ options with a name such as `token` go; every other text loses what has the form
 import json
 import re
 from collections.abc import Iterator
+from typing import get_origin
+
+from pydantic import BaseModel
 
 from inference_operator.manifest import GROUP, Manifest
-from inference_operator.settings import PREFIX
+from inference_operator.settings import PREFIX, Settings
 from inference_operator.views.redact import HIDDEN, redacted
 
 _SECRET_NAME = re.compile(
@@ -23,47 +26,20 @@ _OPTION = re.compile(r"--?[\w.-]+")
 _VARIABLES = frozenset({"env", "volumeAttributes", "httpHeaders"})
 """Fields whose values are hidden whatever their names: variables, parameters of CSI drivers, headers of probes."""
 _DROPPED = frozenset({"managedFields", "binaryData"})
+
+
+def _is_object(annotation: object) -> bool:
+    """Whether a setting of this type may hold variables of pods, or addresses with a password."""
+    kind = get_origin(annotation) or annotation
+    return isinstance(kind, type) and issubclass(kind, dict | bytes | BaseModel)
+
+
 _OWN_SETTINGS = frozenset(
-    f"{PREFIX}{name}"
-    for name in (
-        "CAPACITY",
-        "CLUSTER_DOMAIN",
-        "CPU_ENGINE_IMAGE",
-        "DNS_STALENESS_SECONDS",
-        "ENGINE_KEYS",
-        "FORWARDED_HEADERS",
-        "GPU_ENGINE_IMAGE",
-        "GPU_NODE_LABELS",
-        "GPU_OFFERS",
-        "IMAGE_PULL_POLICY",
-        "IMAGE_REGISTRY",
-        "LEASE_DURATION_SECONDS",
-        "LEASE_NAME",
-        "LEASE_NAMESPACE",
-        "LEASE_RENEW_DEADLINE_SECONDS",
-        "LEASE_RENEW_SECONDS",
-        "LISTEN_ADDRESS",
-        "LOG_FORMAT",
-        "METRICS_FROM",
-        "MODEL_INSPECTION",
-        "NAMESPACES",
-        "NETWORK_POLICIES",
-        "NETWORK_POLICIES_WITH_KEYS",
-        "NO_PROGRESS_SECONDS",
-        "OPERATOR_IMAGE",
-        "POD_USERS",
-        "READ_LOGS",
-        "RESYNC_SECONDS",
-        "ROUTER_IMAGE",
-        "SCRAPE_SECONDS",
-        "SINGLE_ENGINE_BUDGETS",
-        "STALL_SECONDS",
-        "SURGE_WAIT_SECONDS",
-        "VERIFIER_IMAGE",
-        "WRITE_TIMEOUT_SECONDS",
-    )
+    f"{PREFIX}{name.upper()}"
+    for name, field in Settings.model_fields.items()
+    if name != "traces_endpoint" and not _is_object(field.annotation)
 )
-"""Settings of the operator that hold a number, an image or a name. Others may hold variables of pods, or URLs."""
+"""Settings of the operator that hold a number, an image or names: their values are shown."""
 MOST_DEPTH = 60
 """Levels of an object, above all that the API server stores of Kubernetes' own kinds."""
 

@@ -108,7 +108,7 @@ def remark_of_speculation(engine: EngineSpec, facts: ModelFacts, model: str) -> 
     if spec.method is not SpeculativeMethod.AUTO or resolved(spec, facts, model, engine.profile) != SpeculativeSpec():
         return ""
     if engine.profile is EngineProfile.THROUGHPUT:
-        return f"`{FIELD}` guesses no tokens with the profile `Throughput`; name a `method` if it shall."
+        return f"`{FIELD}` guesses no tokens with the profile `Throughput`; name a `method` to have it guess."
     if resolved(spec, facts, model, EngineProfile.LATENCY) != SpeculativeSpec():
         return (
             f"How many guesses this model accepts is not published, so `{FIELD}` guesses no tokens; name a `method`, or"
