@@ -41,13 +41,8 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--dtype", default="auto", help="data type of weights: auto, bfloat16, float16, float32")
     _add_speculation_and_offload(fit)
     fit.add_argument("--engine-version", type=_version, help="version of the engine; default: the operator's release")
-    fit.add_argument(
-        "--engine-args",
-        type=_arguments,
-        default=[],
-        metavar="ARGS",
-        help="more engine arguments, as in spec.engine.args, for example --engine-args='--enable-lora --max-loras 4'",
-    )
+    more = "more engine arguments, as in spec.engine.args, for example --engine-args='--enable-lora --max-loras 4'"
+    fit.add_argument("--engine-args", type=_arguments, default=[], metavar="ARGS", help=more)
     fit.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
     add_rate(fit)
     fit.add_argument("-v", "--verbose", action="store_true", help="show the memory of one GPU, with sources")
