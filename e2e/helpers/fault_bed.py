@@ -17,13 +17,12 @@ from pathlib import Path
 from random import Random
 from secrets import token_urlsafe
 from typing import Any
-from urllib.request import urlopen
 
 from e2e import images
 from e2e.deploy import stack
 from e2e.helpers.container_processes import container_processes
 from e2e.helpers.fake_engines import resource_of_stand_ins
-from e2e.helpers.faults import cut_off, kill_container, stopped
+from e2e.helpers.faults import cut_off, kill_container, stopped, without_room
 from e2e.helpers.served_deployment import Served
 from e2e.localkube.errors import ClusterError
 from e2e.localkube.handle import LocalCluster
@@ -227,15 +226,9 @@ class FaultBed:
         return f"{BYTES_PER_SECOND // 1024} KiB/s for {2 * SECONDS:g} s"
 
     def _full_disk(self, _: Random) -> str:
-        """Have etcd believe that its room is used up: what it then does is what it does before the disk is full."""
         [etcd] = self._running("etcd")
-        options = (etcd / "cmdline").read_text().split("\0")
-        url = next(one.partition("=")[2] for one in options if one.startswith("--listen-client-urls="))
-        try:
-            set_alarm(url, "ACTIVATE")
+        with without_room(etcd):
             time.sleep(SECONDS)
-        finally:
-            set_alarm(url, "DEACTIVATE")
         return f"etcd refused to write for {SECONDS:g} s"
 
     def _drop_packets(self, random: Random) -> str:
@@ -278,13 +271,6 @@ def new_key(user: str, key: str = "") -> tuple[str, str]:
     """A line of a file of keys, and the key."""
     key = key or f"sk-{token_urlsafe(32)}"
     return f"{user}: {sha256(key.encode()).hexdigest()}", key
-
-
-def set_alarm(url: str, action: str) -> None:
-    """Begin or end what etcd does at its quota (v3.6, Documentation/op-guide/maintenance.md, "Space quota")."""
-    body = json.dumps({"action": action, "alarm": "NOSPACE"}).encode()
-    with urlopen(f"{url}/v3/maintenance/alarm", body, timeout=SECONDS):  # noqa: S310 - of this machine
-        pass
 
 
 def comm(process: Path) -> str:

@@ -1,5 +1,6 @@
 """Faults that tests inject on a real node: SIGKILL, a pause, and packets that are dropped."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 from e2e.helpers.container_processes import container_processes
 from e2e.localkube.errors import ClusterError
@@ -50,6 +52,28 @@ def stopped(processes: Collection[Path]) -> Iterator[None]:
         for process in processes:
             with suppress(ProcessLookupError):
                 os.kill(int(process.name), signal.SIGCONT)
+
+
+@contextmanager
+def without_room(etcd: Path) -> Iterator[None]:
+    """Have etcd, a folder in /proc, believe for the block that its room is used up: it refuses to write.
+
+    It is the alarm of its quota (etcd 3.6, Documentation/op-guide/maintenance.md, "Space quota"), which comes before
+    the disk is full.
+    """
+    options = (etcd / "cmdline").read_text().split("\0")
+    url = next(one.partition("=")[2] for one in options if one.startswith("--listen-client-urls="))
+
+    def alarm(action: str) -> None:
+        body = json.dumps({"action": action, "alarm": "NOSPACE"}).encode()
+        with urlopen(f"{url}/v3/maintenance/alarm", body, timeout=_GONE_SECONDS):  # noqa: S310 - of this machine
+            pass
+
+    alarm("ACTIVATE")
+    try:
+        yield
+    finally:
+        alarm("DEACTIVATE")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Failures of the whole cluster: API server outages, a slow etcd, deleted owners, and operator upgrades."""
+"""Failures of the whole cluster: API server outages, a slow etcd and one without room, deleted owners, and operator upgrades."""
 
 import threading
 import time
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.helpers.faults import without_room
 from e2e.localkube.audit_log import AuditLog
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
@@ -90,6 +91,16 @@ def test_a_slow_etcd_causes_no_repeated_write(
     assert operator.is_leading()
     applied = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource == "deployments"]
     assert len(applied) == 3
+
+
+def test_an_etcd_without_room_is_outlived(kubernetes: LocalCluster, qwen: Workspace, operator: OperatorProcess) -> None:
+    with without_room(Path(f"/proc/{component(kubernetes, 'etcd')}")):
+        with pytest.raises(Exception, match="database space exceeded"):
+            qwen.patch("qwen", {"replicas": 3})
+        time.sleep(AWAY_SECONDS)
+    qwen.patch("qwen", {"replicas": 2})
+    eventually(lambda: qwen.replicas("qwen") == 2, seconds=WAIT_SECONDS, what="2 replicas")
+    assert operator.is_leading()
 
 
 def test_a_resource_that_is_deleted_while_its_children_are_made_leaves_no_children(workspace: Workspace) -> None:
