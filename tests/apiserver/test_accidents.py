@@ -1,4 +1,4 @@
-"""Failures of the whole cluster: API server outages, a slow etcd and one without room, deleted owners, and operator upgrades."""
+"""Failures of the whole cluster: outages of the API server, an etcd that is slow or full, lost owners, and upgrades."""
 
 import threading
 import time
