@@ -199,6 +199,26 @@ def test_a_rate_as_objects_holds_the_arithmetic(capsys: pytest.CaptureFixture[st
     assert all(one["pricePerHour"] >= best["pricePerHour"] for one in others)
 
 
+def test_a_rate_is_also_told_for_engines_of_prompts_and_of_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "Qwen/Qwen3-32B --rate 20/s --prompt 4000 --output 300 --percentile 99 --ttft 10s --gpu H100:8"
+    (found,) = fleets_of(capsys, f"{line} --network 400")
+    apart = found["disaggregation"]
+    assert apart == {
+        **apart,
+        "gpus": 32,
+        "kvBytesPerPrompt": 4000 * 256 * 1024,
+        "gigabitsPerSecond": 400,
+        "transferSeconds": 0.021,
+        "breakEvenPromptTokens": 363,
+        "refusal": "",
+    }
+    assert 2 * (apart["prefillReplicas"] + apart["decodeReplicas"]) == 32 < found["gpus"]
+    _, output, _ = fit(capsys, f"{line.replace('99 --ttft 10s', '50 --ttft 3s')} --network 10")
+    assert "The KV cache of 4,000 prompt tokens is 0.98 GiB and takes 0.84 s over 10 Gbit/s" in output
+    _, output, _ = fit(capsys, "openai/gpt-oss-20b --rate 20/s --gpu H100:8")
+    assert "Prefill and decode are not apart: KV caches of which layers keep different things" in output
+
+
 def test_cached_prompts_need_fewer_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     cold, warm = (
         fleets_of(capsys, f"Qwen/Qwen3-8B --rate 200/s --gpu H100:8 --cached {part}")[0]["gpus"] for part in (0, 0.8)
