@@ -31,10 +31,10 @@ def list_gateways(options: argparse.Namespace, _: EngineRegistry) -> int:
     if options.output != "table":
         print(manifest_text({"items": [_fields(one) for one in found]}, options.output))
     elif found:
-        with_namespace = {"NAMESPACE": lambda one: one.key.namespace} if options.all_namespaces else {}
+        of_all: Columns[Gateway] = {"NAMESPACE": lambda one: one.key.namespace} if options.all_namespaces else {}
         names = "{0.namespace}/{0.name}" if options.all_namespaces else "{0.name}"
         said = [f"{names.format(one.key)}: {one.status.message}" for one in found if not _is_well(one)]
-        lines = table_of({**with_namespace, **COLUMNS}, found)
+        lines = table_of({**of_all, **COLUMNS}, found)
         print(harmless("\n".join([*lines, *([""] if said else []), *said])))
     else:
         print(none_of(MODEL_GATEWAY, options))
