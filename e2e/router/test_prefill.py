@@ -10,6 +10,7 @@ from aiohttp import web
 from e2e.helpers.free_ports import free_ports
 from e2e.router.loopback import Loopback
 from inference_operator.router.inputs import Upstream
+from inference_operator.router.stats import SAMPLE_PATH, router_sample
 
 KEY = "k" * 43
 HOST = "loopback-prefill.default.svc.cluster.local"
@@ -78,6 +79,9 @@ async def test_only_prompts_of_engines_with_their_key_pass(prefills: Prefills) -
         ({**BEARER, "X-KV-Revision": "5f2c"}, PATH, "POST", 200),
     ):
         assert (await prefills.ask(headers, path, method))[0] == expected, (headers, path, method)
+    sample = router_sample(await prefills.loopback.metrics(SAMPLE_PATH))
+    assert sample
+    assert (sample.prompts, sample.prompts_queued, sample.prompts_failed) == (8, 0, 1), "what scales prefill engines"
     (seen,) = prefills.seen["127.0.56.1"]
     assert (seen["x-kv-revision"], seen["authorization"]) == ("5f2c", BEARER["Authorization"])
 
