@@ -22,6 +22,7 @@ from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.status.report import report
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import pod_view
+from inference_operator.workload.pinned_template import ENGINE_PIN
 from tests.testing.builders import (
     CONFIG,
     ENGINES,
@@ -187,6 +188,30 @@ def test_prompts_are_sent_from_the_break_even_of_the_plan_on_unless_it_is_stated
         assert sized
         assert f"compute prompts of {tokens:,} tokens and more; the KV cache of one is" in sized.message
         assert sized.message.count("compute prompts of") == 1, "of the engines that answer"
+
+
+@pytest.mark.parametrize(
+    ("apart", "decode", "prefill"),
+    [
+        ({}, "714d79f59c04f7f4", "2c0c38f5d7599f3b"),
+        ({"minPromptTokens": 2000}, "7affb79d7326814f", "2c0c38f5d7599f3b"),
+        ({"network": {"resource": "rdma/ib"}}, "3f912990d421880f", "7047f9f5a51eab9a"),
+    ],
+    ids=str,
+)
+def test_an_upgrade_restarts_no_engines_apart(apart: Manifest, decode: str, prefill: str) -> None:
+    """Hashes are those from when 1,024 tokens were the default."""
+    assert [inputs_hash({**APART, **apart}, ref) for ref in (ENGINES, PREFILLS)] == [decode, prefill]
+
+
+def test_the_default_number_of_tokens_has_an_effect_where_it_is_stated() -> None:
+    assert inputs_hash({**APART, "minPromptTokens": 1024}, ENGINES) != inputs_hash(APART, ENGINES)
+
+
+def inputs_hash(apart: Manifest, ref: Ref) -> str:
+    pinned = ENGINE_PIN.read(planned(given(asked(apart))).desired[ref])
+    assert pinned
+    return pinned.inputs_hash
 
 
 def test_a_network_that_is_too_slow_for_the_shortest_prompt_is_refused_with_the_arithmetic() -> None:

@@ -5,8 +5,9 @@ from typing import TypeAlias
 
 from pydantic import TypeAdapter
 
+from inference_operator.api.disaggregation import MIN_PROMPT_TOKENS
 from inference_operator.api.spec import Spec
-from inference_operator.engines.kv_transfer import KVTransfer
+from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.pinned import PinAnnotation, Pinned
@@ -52,8 +53,19 @@ def template_inputs_hash(spec: Spec, pinned: PinnedPlan, transfer: KVTransfer | 
     apart = []
     if transfer and spec.disaggregation:
         network = spec.disaggregation.network.model_dump(mode="json", exclude_defaults=True)
-        apart = [transfer.role.name, transfer.revision, transfer.min_prompt_tokens, network]
+        apart = [transfer.role.name, transfer.revision, *_sent(transfer), network]
     return content_hash([requested, pinned.spec_hash, pinned.image, stored_pod_sizes(pinned.plan), *apart])
+
+
+def _sent(transfer: KVTransfer) -> list[object]:
+    """The stated length of prompts that are sent; without one `MIN_PROMPT_TOKENS`, the default before plans had one.
+
+    Engines of that default serve on. The same number, where it is stated, is marked: the plan may say another one.
+    """
+    if transfer.role is TransferRole.PREFILL:
+        return [0]
+    stated = transfer.min_prompt_tokens
+    return [stated or MIN_PROMPT_TOKENS, *(["stated"] if stated == MIN_PROMPT_TOKENS else [])]
 
 
 def older_template(used: PinnedTemplate, built: PinnedTemplate) -> str:
