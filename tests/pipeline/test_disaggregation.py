@@ -226,6 +226,17 @@ def test_a_network_that_is_too_slow_for_the_shortest_prompt_is_refused_with_the_
     assert isinstance(outcome(given(asked({**slow, "minPromptTokens": 400}))), Planned)
 
 
+def test_engines_that_serve_over_a_slow_network_are_not_refused_by_an_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = asked({"network": {"gigabitsPerSecond": 1}, "minPromptTokens": 4000})
+    with monkeypatch.context() as former:
+        former.setattr("inference_operator.pipeline.disaggregation._of_network", lambda *_: None)
+        before = planned(given(slow))
+    live = [{**manifest, "metadata": {**manifest["metadata"], "uid": "u"}} for manifest in before.desired.values()]
+    assert isinstance(outcome(given(slow, *live)), Planned)
+    slower = asked({"network": {"gigabitsPerSecond": 1}, "minPromptTokens": 4001})
+    assert isinstance(outcome(given(slower, *live)), Refused), "an edit is looked at"
+
+
 def test_only_the_own_engines_and_routers_reach_the_ports() -> None:
     result = planned(given(asked()))
     for name, port, expected in (

@@ -10,18 +10,20 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.engines.base import Engine
-from inference_operator.engines.kv_transfer import TransferRole
+from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
 from inference_operator.engines.options import unsafe_arguments
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.names import PREFILL
 from inference_operator.planning.role_plan import RolePlan
 from inference_operator.roles.context import RoleContext
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sentences import sentences
 from inference_operator.settings import Settings
 from inference_operator.sizing.disaggregation import kv_path, least_prompt, unsendable
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Objective
+from inference_operator.workload.pinned_template import ENGINE_PIN, template_inputs_hash
 
 FIELD = "spec.disaggregation"
 _REMOVE = f"Remove it, or remove `{FIELD}`."
@@ -92,8 +94,15 @@ def refusal_of_transfer(
         return None if plan.is_kept else _refused(FIELD, "The model's files are not known, and so not its KV cache.")
     if problem := unsendable(context.engine.as_served(facts, context.spec.stated.engine)):
         return _refused(FIELD, f"{problem} are not sent from engine to engine.")
-    decodes = transfer.role is TransferRole.DECODE
-    return _of_network(context.spec.stated, plan.pinned.plan) if decodes else None
+    if transfer.role is TransferRole.PREFILL or _serves_so(context, plan.pinned, transfer):
+        return None
+    return _of_network(context.spec.stated, plan.pinned.plan)
+
+
+def _serves_so(context: RoleContext, plan: PinnedPlan, transfer: KVTransfer) -> bool:
+    """Whether the live engines were built from the same request, perhaps by a release that refused no network."""
+    pinned = ENGINE_PIN.read(context.live.workload)
+    return pinned is not None and pinned.inputs_hash == template_inputs_hash(context.spec.stated, plan, transfer)
 
 
 def _of_network(stated: Spec, plan: Plan) -> Refusal | None:
