@@ -233,6 +233,17 @@ def test_zero_follows_the_idle_time_and_one_request_ends_it() -> None:
     assert fleet.step(1 / PERIOD).replicas >= 1
 
 
+def test_requests_between_two_samples_keep_an_engine() -> None:
+    """A prompt takes less than the time between samples, which see none outstanding."""
+    limits, state, replicas = replace(SETTINGS, min_replicas=0), ScalingState(), 1
+    for number in range(400):
+        arrived = min(number, 200) // 10
+        sample = ScalingSample(number * PERIOD, 0, arrived, arrived, 0, ready=1, starting=0)
+        decision, state = decide(sample, limits, state, replicas=replicas)
+        replicas = decision.replicas
+        assert replicas == (number * PERIOD < 200 * PERIOD + SETTINGS.idle_seconds), number
+
+
 def test_a_first_start_that_takes_longer_than_the_idle_time_goes_on() -> None:
     fleet = Fleet(replace(SETTINGS, min_replicas=0), starts=False)
     fleet.ready = 0

@@ -199,7 +199,7 @@ class ScalingState:
     since: float | None = None
     """Time of the first sample; nothing is scaled down before a whole window has been seen."""
     busy_at: float | None = None
-    """Last time with an outstanding request."""
+    """Last time with an outstanding request, or with one that came and went between two samples, as prompts do."""
     service_seconds: float | None = None
     """The last known S."""
 
@@ -227,12 +227,13 @@ def _with_sample(sample: ScalingSample, state: ScalingState, settings: ScalingSe
     if state.samples and not 0 <= sample.at - state.samples[-1].at <= GAP_SECONDS:
         state = ScalingState(service_seconds=state.service_seconds)
     kept = (*(earlier for earlier in state.samples if sample.at - earlier.at <= HISTORY_SECONDS), sample)[-MAX_HISTORY:]
+    is_busy = sample.outstanding > 0 or state.busy_at is None or _increase(kept[-2:], "arrivals") > 0
     return replace(
         state,
         samples=kept,
         desired=tuple(entry for entry in state.desired if sample.at - entry[0] <= settings.down_seconds),
         since=sample.at if state.since is None else state.since,
-        busy_at=sample.at if sample.outstanding > 0 or state.busy_at is None else state.busy_at,
+        busy_at=sample.at if is_busy else state.busy_at,
         service_seconds=_service_seconds(kept, settings.target_concurrency, state.service_seconds),
     )
 
