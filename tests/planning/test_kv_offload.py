@@ -6,12 +6,16 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.hardware.offers import offers_of_node
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
+from inference_operator.planning.gpu_offers import GpuOffers
+from inference_operator.planning.role_plan import placeable
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.settings import Settings
 from inference_operator.status.report import report
+from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, NodeGpus
 from inference_operator.views.node import NodeView, node_view
 from tests.testing.builders import ENGINES, inference_deployment, inputs
 from tests.testing.nodes import node
@@ -138,3 +142,13 @@ def test_auto_is_refused_where_sizes_are_not_computed_and_where_a_node_is_only_d
     for found in (declared, unchecked):
         assert isinstance(found, Refused)
         assert (found.refusal.field, found.refusal.cure) == (FIELD, "Set a number, for example `64Gi`.")
+
+
+def test_free_gpus_of_a_node_come_with_their_part_of_its_memory() -> None:
+    """So an engine that moves to one of them takes nothing from the pods on the others."""
+    view = gpu_node("a", 8, "2Ti")
+    offers = offers_of_node(view.labels, view.allocatable)
+    known = GpuOffers(live=offers, possible=offers, unknown_nodes=0, visible=True)
+    free = ClusterGpus(nodes=(NodeGpus(view, total=8, free=1),), pending=0)
+    (left,) = placeable(known, {FreeGpusLookup(offers[0].resource): free}, {}).possible
+    assert (left.per_node, left.host_memory_gib) == (1, 256)

@@ -237,7 +237,11 @@ def _left(offer: GpuOffer, offers: GpuOffers, nodes: Iterable[NodeGpus] | None) 
         return offer
     counts = [node.free for node in nodes if _has(node, offer)]
     free = max(counts, default=0)
-    return replace(offer, per_node=min(offer.per_node, free), fixed_nodes=counts.count(free)) if free > 0 else None
+    if free <= 0:
+        return None
+    gpus = min(offer.per_node, free)
+    memory = offer.host_memory_gib * gpus / offer.per_node  # pods on the other GPUs have their part
+    return replace(offer, per_node=gpus, fixed_nodes=counts.count(free), host_memory_gib=memory)
 
 
 def _has(node: NodeGpus, offer: GpuOffer) -> bool:
