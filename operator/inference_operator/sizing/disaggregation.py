@@ -3,8 +3,8 @@
 - On its way a prompt has one more request, its KV cache passes a network, and it waits for a step of the engine that
   answers.
 - It breaks even where each answer beside it would wait longer for its computation than it takes on its way.
-- A prompt whose way takes more than `WAY_SHARE` of the time to its first token is not sent: nothing would be left for
-  the queue of prompts.
+- A prompt whose KV cache takes more than `WAY_SHARE` of the time to its first token leaves nothing for the queue of
+  prompts: no such length is a break-even, and a specification that sends none shorter is refused.
 - A rate of requests needs engines for prompts alone, as pooling models have them (`serving.py`), which keep what the
   way leaves of the time to the first token, and engines for answers whose prompts are all in their cache.
 

@@ -15,7 +15,7 @@ from inference_operator.sizing.fitting import OnGpus
 from inference_operator.sizing.fleet import FleetPlan
 from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.serving import serving
-from inference_operator.sizing.shape import SizingInputs
+from inference_operator.sizing.shape import ParallelSizes, SizingInputs
 
 HEAD = ("GPU", "ONE KIND", "APART", "PREFILL", "DECODE", "RATIO", "KV OF A PROMPT", "ON ITS WAY", "BREAK-EVEN", "")
 DIGITS = 3
@@ -31,7 +31,7 @@ class Apart:
     plan: ApartPlan | None
     """None where no engines apart keep the objective."""
     problem: str
-    """Why the operator would refuse it, in a sentence; empty if it would not."""
+    """Why the operator would refuse it where no shorter prompt is sent, in a sentence; empty if it would not."""
 
     @property
     def gpu(self) -> str:
@@ -64,14 +64,14 @@ class Apart:
             f"{self.path.gib(prompt):.2f} GiB",
             f"{self.path.seconds(prompt):.2g} s",
             "never" if self.break_even is None else f"{self.break_even:,}",
-            "refused" if self.problem else "slow" if found and not found.keeps_objective else "",
+            "too slow" if self.problem else "slow" if found and not found.keeps_objective else "",
         )
 
 
 def apart(facts: ModelFacts, fleet: FleetPlan, asked: Asked, on_gpus: OnGpus, wishes: SizingInputs) -> Apart | None:
     """What would be in the place of one kind; None where KV caches of these engines are not sent."""
     engine, sizes = fleet.engine, fleet.engine.shape.parallel
-    if unsendable(facts) or engine.step is None or max(sizes.pipeline, sizes.nodes, sizes.data) > 1:
+    if unsendable(facts) or engine.step is None or _is_divided(sizes):
         return None
     speed = gigabits(asked.gigabits, has_devices=False, gpus=engine.gpus_per_replica)
     path = KVPath(engine.budget.kv_token_bytes * sizes.world_size, speed)
@@ -80,11 +80,16 @@ def apart(facts: ModelFacts, fleet: FleetPlan, asked: Asked, on_gpus: OnGpus, wi
     shape = replace(wishes.shape, max_num_seqs=PREFILL_SEQUENCES, max_num_batched_tokens=PREFILL_BATCHED_TOKENS)
     prefill = choose(facts, [engine.offer], on_gpus, replace(wishes, shape=shape, profile=EngineProfile.THROUGHPUT))
     problem = path.problem(asked.load.prompt, asked.objective)
-    is_possible = not (problem or isinstance(prefill, Infeasible) or prefill.shape.parallel.pipeline > 1)
+    is_possible = not (problem or isinstance(prefill, Infeasible) or _is_divided(prefill.shape.parallel))
     plan = None
     if is_possible and not isinstance(prefill, Infeasible):
         plan = apart_plan(prefill, engine, asked.load, asked.objective, rate=asked.rate, path=path)
     return Apart(fleet, path, even, plan, problem)
+
+
+def _is_divided(sizes: ParallelSizes) -> bool:
+    """Whether the operator would refuse to send KV caches between engines of these sizes."""
+    return max(sizes.pipeline, sizes.nodes, sizes.data) > 1
 
 
 def lines(found: Sequence[Apart], asked: Asked, facts: ModelFacts) -> Iterator[str]:
