@@ -125,9 +125,9 @@ class TransferNetworkSpec(NetworkSpec):
         None,
         ge=1,
         le=MAX_GBIT_PER_S,
-        description="Speed of the network for the KV caches of one engine, in Gbit/s. A KV cache that takes more than a"
-        " quarter of `autoscaling.objective.ttft` is refused. Default: 10 over TCP; with `resource` 50 for each GPU."
-        " Change: rolling restart.",
+        description="Speed of the network for the KV caches of one engine, in Gbit/s. Refused where that of the"
+        " shortest prompt that is sent takes more than a quarter of `autoscaling.objective.ttft`. Default: 10 over TCP;"
+        " with `resource` 50 for each GPU. Change: rolling restart.",
     )
 
 
