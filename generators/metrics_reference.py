@@ -88,7 +88,12 @@ FORMER = {
 }
 """Names in earlier releases of vLLM: today's name, and the last minor release that can show the former one."""
 
-OTHERS = {"DCGM_FI_DEV_GPU_UTIL": "Use of a GPU in percent (NVIDIA's DCGM exporter)"}
+OTHERS = {
+    "DCGM_FI_DEV_GPU_UTIL": "Use of a GPU in percent (NVIDIA's DCGM exporter)",
+    "vllm:nixl_xfer_time_seconds": "Time of a decode engine to read a prompt's KV cache (vLLM's NIXL connector)",
+    "vllm:nixl_bytes_transferred": "Bytes of each such read (vLLM's NIXL connector)",
+}
+"""Those of NIXL are in no page of an engine without `disaggregation`: vLLM 0.32, `kv_connector/v1/nixl/stats.py`."""
 
 OPERATOR_PART = """\
 # Metrics

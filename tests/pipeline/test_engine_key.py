@@ -208,7 +208,7 @@ def test_without_api_keys_routers_send_the_key_as_long_as_an_engine_asks_for_it(
     new = decided(PLAIN, old, serving(old))
     assert template(new.desired) == template(old)
     assert SENT in config(new.desired)
-    assert "status 401" not in config(new.desired)
+    assert "return status 401" not in config(new.desired)
     edited = requested(podTemplate=EDITED)
     rolling = decided(edited, new.desired, [*serving(old, ENGINE), *serving(new.desired, ROUTER)])
     assert (named(rolling.desired), named(rolling.desired, ROUTERS)) == ("", SECRET)

@@ -38,9 +38,9 @@ def router_sample(text: str) -> RouterSample | None:
         ...     "engines,gate,0,1,1,127.0.0.3:9100,\n"
         ...     "engines,hold,0,1,4,127.0.0.4:9100,\n"
         ...     "engines,BACKEND,3,7,24,,\n"
-        ... )
-        RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20, is_older=False, prompts=0, \
-prompts_queued=0, prompts_failed=0)
+        ... )  # doctest: +NORMALIZE_WHITESPACE
+        RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20, is_older=False,
+                     prompts=0, prompts_queued=0, prompts_failed=0)
     """
     header, _, rest = text.removeprefix("# ").partition("\n")
     names = header.split(",")
