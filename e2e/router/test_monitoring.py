@@ -77,6 +77,7 @@ NOTHING_TO_SHOW = {
     "router: Answers whose tokens are not counted",
     "router: Prompts by where they were computed",
     "router: Time at prefill engines, and until the first token",
+    "router: KV caches from prefill engines",
     "operator: Errors",
 }
 """Panels about faults, adapters, gateways, a second role, or of another exporter: without them they are empty."""
