@@ -370,8 +370,7 @@ def stated_gpus(spec: Spec) -> int:
     if prefill is None:
         return gpus
     own = prefill.parallelism or PrefillParallelismSpec()
-    engines = prefill.autoscaling.max_replicas if prefill.autoscaling else prefill.replicas
-    return gpus + (own.tensor or sizes.tensor or 1) * (own.pipeline or sizes.pipeline or 1) * engines
+    return gpus + (own.tensor or sizes.tensor or 1) * (own.pipeline or sizes.pipeline or 1) * prefill.most_replicas
 
 
 def stated_gpus_cel(root: str) -> str:

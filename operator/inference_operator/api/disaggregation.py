@@ -117,6 +117,11 @@ class PrefillSpec(SpecModel):
         default_factory=PrefillEngineSpec, description="What differs in the engines that compute prompts."
     )
 
+    @property
+    def most_replicas(self) -> int:
+        """The largest number of prefill engines that this specification can lead to."""
+        return self.autoscaling.max_replicas if self.autoscaling else self.replicas
+
 
 class TransferNetworkSpec(NetworkSpec):
     """The network over which engines send each other KV caches."""

@@ -87,14 +87,9 @@ def scaling_sample(
     came = {uid: float(router.prompts if of_prompts else router.arrivals) for uid, router in routed.items()}
     arrivals = totals.arrivals.after(came, staying=staying)
     failed = totals.failed.after({uid: float(router.prompts_failed) for uid, router in routed.items()}, staying=staying)
-    in_routers = share * sum(router.queued + router.held for router in routed.values())
-    if of_prompts:
-        in_routers = failed.value - totals.failed.value + sum(router.prompts_queued for router in routed.values())
-    outstanding = in_routers + sum(engine.outstanding for engine in served.values())
-    missing = [pod.name for pod in routing if pod.uid not in routed]
-    missing += [engine.name for engine in serving if engine.uid not in served]
-    if not (bypasses_routers or routing):
-        missing.append(NO_ROUTER)
+    waiting = share * sum(router.queued + router.held for router in routed.values())
+    prompts = failed.value - totals.failed.value + sum(router.prompts_queued for router in routed.values())
+    outstanding = (prompts if of_prompts else waiting) + sum(engine.outstanding for engine in served.values())
     sample = ScalingSample(
         at=at,
         outstanding=outstanding,
@@ -103,6 +98,10 @@ def scaling_sample(
         running=sum(engine.sample.running for engine in served.values()),
         ready=len(serving),
         starting=sum(not (engine.ready or engine.terminating or engine.failed) for engine in engines),
-        missing=tuple(missing),
+        missing=(
+            *(pod.name for pod in routing if pod.uid not in routed),
+            *(engine.name for engine in serving if engine.uid not in served),
+            *([] if bypasses_routers or routing else [NO_ROUTER]),
+        ),
     )
     return sample, Totals(arrivals, completions, failed)

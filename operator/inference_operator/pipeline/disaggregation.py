@@ -10,7 +10,7 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.engines.base import Engine
-from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.options import unsafe_arguments
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
@@ -94,7 +94,7 @@ def refusal_of_transfer(
         return None if plan.is_kept else _refused(FIELD, "The model's files are not known, and so not its KV cache.")
     if problem := unsendable(context.engine.as_served(facts, context.spec.stated.engine)):
         return _refused(FIELD, f"{problem} are not sent from engine to engine.")
-    if transfer.role is TransferRole.PREFILL or _serves_so(context, plan.pinned, transfer):
+    if context.spec.computes_prompts or _serves_so(context, plan.pinned, transfer):
         return None
     return _of_network(context.spec.stated, plan.pinned.plan)
 

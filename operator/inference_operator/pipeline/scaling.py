@@ -8,7 +8,6 @@ from inference_operator.autoscaling.external import external_autoscaler
 from inference_operator.autoscaling.inputs import ScalingInputs, corrected_target, measured_load, scaling_inputs
 from inference_operator.autoscaling.query import engines_query
 from inference_operator.autoscaling.target import Target, target_concurrency
-from inference_operator.engines.kv_transfer import TransferRole
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
@@ -53,7 +52,7 @@ def _request(planned: Planned, role: Role, target: Target) -> ScalingInputs | No
         floor=role.scaling.floor,
         share=_share(planned, role),
         has_scale=role.context.spec.has_scale,
-        of_prompts=_computes_prompts(role),
+        of_prompts=role.context.spec.computes_prompts,
     )
 
 
@@ -62,7 +61,7 @@ def _share(planned: Planned, role: Role) -> float:
 
     Engines that compute prompts for others get all of those.
     """
-    if _computes_prompts(role):
+    if role.context.spec.computes_prompts:
         return 1.0
     weights = {other.name: other.context.spec.weight * max(other.change.wanted, 1) for other in planned.roles}
     return weights[role.name] / sum(weights.values())
@@ -71,7 +70,7 @@ def _share(planned: Planned, role: Role) -> float:
 def _target(inputs: Inputs, role: Role) -> Target:
     stated, scaling, recorded = role.context.spec.stated, role.scaling, role.context.live.recorded
     plan, objective = role.plan.plan, Objective.requested(stated.autoscaling)
-    if _computes_prompts(role):
+    if role.context.spec.computes_prompts:
         plan, objective = of_prompts(plan, objective)
     computed = target_concurrency(
         plan,
@@ -88,11 +87,6 @@ def _target(inputs: Inputs, role: Role) -> Target:
         recorded_plan=_plan_id(recorded) if recorded else "",
         is_edited=inputs.resource.status.observed_generation != inputs.resource.generation,
     )
-
-
-def _computes_prompts(role: Role) -> bool:
-    transfer = role.context.spec.transfer
-    return transfer is not None and transfer.role is TransferRole.PREFILL
 
 
 def _plan_id(plan: PinnedPlan) -> str:

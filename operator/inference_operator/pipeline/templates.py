@@ -13,7 +13,7 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, UCX_DEVICES, network_variables
-from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.process import EngineProcess, Front, ServedModel
 from inference_operator.fleet.rollout_slots import recorded_turn
 from inference_operator.models.source import HubModel, stored_name
@@ -134,7 +134,7 @@ def _of_plan(context: RoleContext, transfer: KVTransfer, plan: PinnedPlan) -> KV
     """
     key, domain = context.owner.key, context.settings.cluster_domain
     host = service_host(router_name(key.name), key.namespace, cluster_domain=domain)
-    decodes, apart = transfer.role is TransferRole.DECODE, context.spec.stated.disaggregation
+    decodes, apart = not context.spec.computes_prompts, context.spec.stated.disaggregation
     commit = plan.commit or (transfer.role.name if isinstance(context.source, HubModel) else "")
     objective = Objective.requested(context.spec.stated.autoscaling)
     return replace(

@@ -35,6 +35,11 @@ class RoleSpec:
     requested. None for engines that do both."""
 
     @property
+    def computes_prompts(self) -> bool:
+        """Whether its engines compute prompts for those of another role, which alone answer clients."""
+        return self.transfer is not None and self.transfer.role is TransferRole.PREFILL
+
+    @property
     def stated(self) -> Spec:
         """Its specification as the user wrote it: hashes of requests are made from it."""
         return self.effective.stated

@@ -3,8 +3,8 @@
 - On its way a prompt has one more request, its KV cache passes a network, and it waits for a step of the engine that
   answers.
 - It breaks even where each answer beside it would wait longer for its computation than it takes on its way.
-- A prompt whose KV cache takes more than `WAY_SHARE` of the time to its first token leaves nothing for the queue of
-  prompts: no such length is a break-even, and a specification that sends none shorter is refused.
+- A prompt whose KV cache takes more than `TRANSFER_SHARE` of the time to its first token leaves nothing for the queue
+  of prompts: no such length is a break-even, and a specification that sends none shorter is refused.
 - A rate of requests needs engines for prompts alone, as pooling models have them (`serving.py`), which keep what the
   way leaves of the time to the first token, and engines for answers whose prompts are all in their cache.
 
@@ -30,7 +30,7 @@ Guide, "Amazon EC2 instance network bandwidth")."""
 LEG_SECONDS = 0.02
 """Of the request to the engine for prompts, beside its computation: 11 ms of processor time at both ends for 16,384
 tokens (`python -m bench.disaggregation`), and the hop over a router."""
-WAY_SHARE = 0.25
+TRANSFER_SHARE = 0.25
 """Most of the TTFT objective that the transfer of a KV cache may take."""
 SHORTEST, LENGTHS_PER_OCTAVE = 64, 4
 """Break-evens are looked for among lengths of prompts that differ by a fifth: the model of a step is not more exact."""
@@ -54,9 +54,9 @@ class KVPath:
 
     def longest(self, objective: Objective) -> float:
         """Tokens of the longest prompt whose KV cache leaves enough of the objective."""
-        if self.seconds(1000) <= WAY_SHARE * objective.ttft_per_1000:
+        if self.seconds(1000) <= TRANSFER_SHARE * objective.ttft_per_1000:
             return math.inf
-        return WAY_SHARE * objective.ttft / self.seconds(1)
+        return TRANSFER_SHARE * objective.ttft / self.seconds(1)
 
     def problem(self, tokens: float, objective: Objective) -> str:
         """Why a prompt is too long for this network, in a sentence; empty if it is not."""
@@ -103,13 +103,13 @@ def break_even(engine: Serving, path: KVPath, objective: Objective, *, context: 
     found, most = None, int(math.log2(max(1.0, longest / SHORTEST)) * LENGTHS_PER_OCTAVE)
     for step in range(most, -1, -1):
         tokens = math.ceil(SHORTEST * 2 ** (step / LENGTHS_PER_OCTAVE))
-        if _held_up(engine, tokens) < way_seconds(engine, path, tokens):
+        if _held_up(engine, tokens) < remote_seconds(engine, path, tokens):
             break
         found = tokens
     return found
 
 
-def way_seconds(engine: Serving, path: KVPath, tokens: float) -> float:
+def remote_seconds(engine: Serving, path: KVPath, tokens: float) -> float:
     """Seconds of all parts of a prompt's way to the engine that answers."""
     return LEG_SECONDS + engine.costs.seconds(1, context=tokens) + path.seconds(tokens)
 
@@ -149,7 +149,7 @@ def unsendable(facts: ModelFacts) -> str:
 def of_prompts(plan: Plan, objective: Objective) -> tuple[Plan, Objective]:
     """A plan and an objective of engines that compute prompts for others, and leave time for the way."""
     step = replace(plan.step, decodes=False) if plan.step else None
-    return replace(plan, step=step), replace(objective, ttft=(1 - WAY_SHARE) * objective.ttft)
+    return replace(plan, step=step), replace(objective, ttft=(1 - TRANSFER_SHARE) * objective.ttft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +185,13 @@ def apart_plan(
         return None
     prompts = serving(replace(prefill.step, decodes=False), prefill.budget)
     answers = serving(decode.step, decode.budget)
-    left = objective.ttft - way_seconds(answers, path, load.prompt)
-    of_prompts, of_answers = replace(load, answer=0.0, answer_spread=0.0), replace(load, cached=1.0)
+    left = objective.ttft - remote_seconds(answers, path, load.prompt)
+    prompt_load, answer_load = replace(load, answer=0.0, answer_spread=0.0), replace(load, cached=1.0)
     first, further = replace(objective, ttft=left), replace(objective, ttft=math.inf)
-    if not (prompts.keeps_alone(of_prompts, first) and answers.keeps_alone(of_answers, further)):
+    if not (prompts.keeps_alone(prompt_load, first) and answers.keeps_alone(answer_load, further)):
         return None
-    computed, *_ = prompts.best(of_prompts, prompts.attainable(of_prompts, first))
-    answered, *_ = answers.best(of_answers, answers.attainable(of_answers, further))
+    computed, *_ = prompts.best(prompt_load, prompts.attainable(prompt_load, first))
+    answered, *_ = answers.best(answer_load, answers.attainable(answer_load, further))
     return ApartPlan(
         prefill,
         decode,

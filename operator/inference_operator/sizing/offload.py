@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from inference_operator.sentences import counted
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 
 NUMBER_CURE = "Set a number, for example `64Gi`."
@@ -27,19 +28,21 @@ def hosted(plan: GpuPlan) -> GpuPlan | Infeasible:
     if not memory:
         problem = f"`Auto` needs nodes to choose for, and the memory of nodes with {offer.kind} is not known."
         return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, MEMORY, problem, NUMBER_CURE)
-    engines = max(1, offer.per_node // shape.parallel.ranks_per_node)
-    gib = STEP_GIB * int(SHARE * (memory / engines - host.memory_gib) // STEP_GIB)
+    gib = STEP_GIB * int(SHARE * (memory / _engines_of_node(plan) - host.memory_gib) // STEP_GIB)
     if gib < STEP_GIB:
         return _refused(plan, f"{host.memory_gib:.0f} GiB without this cache", "Remove it, or use nodes with more.")
     more = {name: getattr(host, name) + gib for name in ("memory_gib", "shared_memory_gib")}
     return replace(plan, shape=replace(shape, kv_offload_gib=float(gib)), host=replace(host, **more))
 
 
+def _engines_of_node(plan: GpuPlan) -> int:
+    return max(1, plan.offer.per_node // plan.shape.parallel.ranks_per_node)
+
+
 def _refused(plan: GpuPlan, needs: str, cure: str) -> Infeasible:
-    offer, memory = plan.offer, plan.offer.host_memory_gib
-    engines = max(1, offer.per_node // plan.shape.parallel.ranks_per_node)
+    offer = plan.offer
     problem = (
-        f"Nodes with {offer.per_node} x {offer.kind} have {memory:.0f} GiB of memory for pods and GPUs for {engines}"
-        f" such {'engine' if engines == 1 else 'engines'}; the pod of each needs {needs}."
+        f"Nodes with {offer.per_node} x {offer.kind} have {offer.host_memory_gib:.0f} GiB of memory for pods and GPUs"
+        f" for {counted(_engines_of_node(plan), 'such engine')}; the pod of each needs {needs}."
     )
     return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, MEMORY, problem, cure)

@@ -7,7 +7,6 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.chain import Chain
-from inference_operator.engines.kv_transfer import TransferRole
 from inference_operator.planning.capacity import DISK_CURE
 from inference_operator.sentences import sentences
 from inference_operator.sizing.disaggregation import sent_in_words
@@ -102,8 +101,7 @@ class _Sized:
         """Sentences about the prompts that the engines of a role have others compute; empty for others."""
         spec = self.role.decided.context.spec if self.role.decided else None
         apart = spec.stated.disaggregation if spec else None
-        decodes = spec and spec.transfer and spec.transfer.role is TransferRole.DECODE
-        if not (spec and apart and decodes):
+        if spec is None or apart is None or spec.computes_prompts:
             return ""
         return sent_in_words(self.plan, apart, Objective.requested(spec.stated.autoscaling))
 
