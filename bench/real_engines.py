@@ -68,16 +68,10 @@ def resource(**engine: object) -> dict[str, Any]:
 def serving(cluster: LocalCluster, manifest: dict[str, Any], replicas: int) -> Iterator[Served]:
     """The service while its engines and routers are ready; it is deleted at the end."""
     manifest["spec"]["replicas"] = replicas
-    served = Served(cluster, NAME)
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(manifest))
-    try:
-        stack.wait_ready(cluster, NAME)
+    with Served(cluster, NAME).serving(manifest) as served:
         stack.wait_engines(cluster, NAME, replicas)
-        served.await_routers(2)
         yield served
-    finally:
-        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
-        served.await_gone()
+    served.await_left()
 
 
 async def first_token(session: aiohttp.ClientSession, url: str, prompt: str, tokens: int) -> float:

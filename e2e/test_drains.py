@@ -49,14 +49,12 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
     resource = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = NAME
     served = Served(cluster, NAME)
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
     try:
-        stack.wait_ready(cluster, NAME)
-        served.await_routers(2)
-        yield served
+        with served.serving(resource):
+            yield served
     finally:
         cluster.kubectl("uncordon", NODE)
-        _delete(served)
+        served.await_left()
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +170,6 @@ def _drain() -> tuple[str, ...]:
     """The command that drains the first node of the service's pods."""
     pods = f"--pod-selector=inference-operator.dev/name={NAME}"
     return ("drain", NODE, pods, "--delete-emptydir-data", f"--timeout={MOVE_SECONDS}s")
-
-
-def _delete(served: Served) -> None:
-    served.kubectl("delete", f"infd/{NAME}", "--wait=true", "--ignore-not-found")
-    served.await_gone()
 
 
 def _evict(served: Served, pod: str) -> int:

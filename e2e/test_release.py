@@ -2,10 +2,8 @@
 
 import base64
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from e2e.deploy.local_registry import configuration, local_registry, manifest, p
 from e2e.deploy.release import Released, main, release
 from e2e.deploy.signing import Signer, cosign, plain
 from e2e.deploy.stock_images import HAPROXY_VERSION, put_stock_images
+from e2e.helpers.infd_command import infd
 from e2e.helpers.served_deployment import Served
 from e2e.localkube.binaries import ensure_command
 from e2e.localkube.errors import ClusterError
@@ -27,6 +26,8 @@ from e2e.localkube.state import layout, read_record
 from e2e.localkube.waiting import eventually
 
 pytestmark = pytest.mark.full
+RENEW_SECONDS = 900
+"""Limit of a renewal on two busy cores."""
 PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 - a name
 
 
@@ -172,9 +173,10 @@ def test_helm_install_of_the_pushed_chart_serves_with_images_of_its_registry(
         seconds=120,
         what="the operator has the Lease, and keeps the routers that serve",
     )
-    _renew_routers(cluster, tiny.name)
+    status, _, complaints = infd(cluster, "renew", "--routers", tiny.name, seconds=RENEW_SECONDS)
+    assert status == 0, complaints
     eventually(
-        lambda: _router_images(tiny) == {_named(reachable.router)},
+        lambda: tiny.router_images() == {_named(reachable.router)},
         seconds=300,
         what="all routers have the pushed image",
     )
@@ -186,19 +188,3 @@ def test_helm_install_of_the_pushed_chart_serves_with_images_of_its_registry(
 def _named(released: Released) -> str:
     """The name in the chart: with its tag and its digest."""
     return f"{released.name}@{released.digest}"
-
-
-def _renew_routers(cluster: LocalCluster, name: str) -> None:
-    """Replace the routers of a resource, as a user does."""
-    infd = Path(sys.executable).with_name("infd")
-    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-    command = (infd, "renew", "--routers", name)
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-
-
-def _router_images(tiny: Served) -> set[str]:
-    """The images of HAProxy in the pods of routers."""
-    selector = f"--selector=inference-operator.dev/name={tiny.name},app.kubernetes.io/component=router"
-    pods = json.loads(tiny.kubectl("get", "pods", selector, "--output=json"))["items"]
-    return {container["image"] for pod in pods for container in pod["spec"]["containers"]}

@@ -4,11 +4,7 @@ The engines compute on the CPU. Their GPUs exist in the node's status only, so t
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +13,7 @@ import yaml
 from e2e import images
 from e2e.deploy import stack
 from e2e.helpers.change_under_load import LoadedChange, UnderLoad
+from e2e.helpers.infd_command import infd
 from e2e.helpers.node_status_gpus import offer_gpus
 from e2e.helpers.served_deployment import Served
 from e2e.load import Fault, Load, Result
@@ -47,14 +44,10 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
     resource["spec"]["hardware"] = {"device": "GPU"}
     resource["spec"]["parallelism"] = {"tensor": 1}
     resource["spec"]["engine"]["image"] = images.reference("engine-cpu")
-    served = Served(cluster, NAME)
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
     try:
-        stack.wait_ready(cluster, NAME)
-        served.await_routers(2)
-        yield served
+        with Served(cluster, NAME).serving(resource) as served:
+            yield served
     finally:
-        served.leave()
         offer_gpus(cluster, 0)
 
 
@@ -160,12 +153,9 @@ def _ready(served: Served) -> int:
 
 def _renewed(served: Served) -> str:
     """What `infd renew` prints, as a user runs it."""
-    infd = Path(sys.executable).with_name("infd")
-    environment = {**os.environ, "KUBECONFIG": str(served.cluster.kubeconfig)}
-    command = (infd, "renew", "--routers", NAME)
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    status, shown, complaints = infd(served.cluster, "renew", "--routers", NAME, seconds=ROLL_SECONDS)
+    assert status == 0, complaints
+    return shown
 
 
 def _living(served: Served) -> list[str]:

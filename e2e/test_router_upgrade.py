@@ -1,6 +1,5 @@
 """Routers of the least HAProxy under an operator with a later one: kept while it takes over, then renewed."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -37,21 +36,11 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
     install(cluster, EARLIER)
     resource = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = NAME
-    served = Served(cluster, NAME)
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
     try:
-        stack.wait_ready(cluster, NAME)
-        served.await_routers(2)
-        yield served
+        with Served(cluster, NAME).serving(resource) as served:
+            yield served
     finally:
-        served.leave()
         install(cluster, LATER)
-
-
-def router_images(served: Served) -> set[str]:
-    selector = f"--selector=inference-operator.dev/name={NAME},app.kubernetes.io/component=router"
-    pods = json.loads(served.kubectl("get", "pods", selector, "--output=json"))["items"]
-    return {container["image"] for pod in pods for container in pod["spec"]["containers"]}
 
 
 @pytest.mark.full
@@ -60,7 +49,7 @@ def test_routers_of_the_least_haproxy_serve_on_and_their_renewal_loses_no_reques
     load.learn()
     under_load = LoadedChange(load, say, REQUESTS, PHASE_SECONDS, BEFORE, AFTER)
     pinned = served.pods("router")
-    assert router_images(served) == {images.reference(EARLIER)}
+    assert served.router_images() == {images.reference(EARLIER)}
 
     def take_over() -> None:
         install(served.cluster, LATER)
@@ -74,7 +63,7 @@ def test_routers_of_the_least_haproxy_serve_on_and_their_renewal_loses_no_reques
         status, _, complaints = infd(served.cluster, "renew", "--routers", NAME, seconds=PHASE_SECONDS)
         assert status == 0, complaints
         eventually(
-            lambda: router_images(served) == {images.reference(LATER)}, seconds=300, what="all routers are later ones"
+            lambda: served.router_images() == {images.reference(LATER)}, seconds=300, what="all routers are later ones"
         )
 
     kept = under_load("an operator with a later HAProxy", take_over)

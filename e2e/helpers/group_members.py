@@ -5,9 +5,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import yaml
-
-from e2e.deploy import stack
 from e2e.helpers.container_processes import container_processes, kill_processes
 from e2e.helpers.group_manifests import NAME, pair
 from e2e.helpers.served_deployment import Served
@@ -25,13 +22,8 @@ def served_pair(cluster: LocalCluster, **more: Any) -> Iterator[Served]:  # noqa
     """The sample over two pods, behind two routers, with more fields of the specification during the block."""
     served = Served(cluster, NAME)
     served.await_left()
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair(**more)))
-    try:
-        stack.wait_ready(cluster, NAME)
-        served.await_routers(2)
+    with served.serving(pair(**more)):
         yield served
-    finally:
-        served.leave()
 
 
 def members(served: Served) -> list[dict[str, Any]]:

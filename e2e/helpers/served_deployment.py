@@ -4,9 +4,12 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import yaml
 
 from e2e.deploy import stack
 from e2e.localkube.errors import ClusterError
@@ -60,6 +63,23 @@ class Served:
             raise ClusterError(f"{self.name} answers {status}: {text}")
         answer: str = json.loads(text)["choices"][0]["text"]
         return answer
+
+    @contextmanager
+    def serving(self, manifest: Mapping[str, Any]) -> Iterator["Served"]:
+        """Apply a resource of this name; it serves behind two routers during the block, and is left after it."""
+        self.kubectl("apply", "--filename=-", input=yaml.safe_dump(manifest))
+        try:
+            stack.wait_ready(self.cluster, self.name)
+            self.await_routers(2)
+            yield self
+        finally:
+            self.leave()
+
+    def router_images(self) -> set[str]:
+        """The images of all containers of its routers."""
+        selector = f"--selector=inference-operator.dev/name={self.name},app.kubernetes.io/component=router"
+        pods = json.loads(self.kubectl("get", "pods", selector, "--output=json"))["items"]
+        return {container["image"] for pod in pods for container in pod["spec"]["containers"]}
 
     def pods(self, component: str) -> dict[str, str]:
         """Addresses of a component's pods, by name."""
