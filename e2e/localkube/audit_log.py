@@ -48,8 +48,13 @@ class AuditLog:
         self._user = user
 
     def mark(self) -> int:
-        """The current end of the log, as an offset in bytes."""
-        return self._path.stat().st_size if self._path.exists() else 0
+        """The end of the last line of the log, as an offset in bytes; waits for a line that is being written."""
+        if not self._path.exists():
+            return 0
+        with self._path.open("rb") as log:
+            log.seek(max(0, self._path.stat().st_size - 1))
+            next(_complete_lines(log), b"")
+            return log.tell()
 
     def requests(self, since: int = 0) -> list[Request]:
         """All requests of the user since a mark."""
