@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from bench.rendered import CONFIG, rendered
-from bench.rivals import BODY_RIVALS, KEY, RIVALS, Endpoint, running
+from bench.rivals import BODY_RIVALS, KEY, RIVALS, Endpoint, running, script
 from e2e.router.loopback import NAME_SERVER, Loopback
 from e2e.router.names import Names
 from inference_operator.router.process import PORT, TLS_PORT
@@ -222,6 +222,10 @@ def rss_mib(group: int) -> float:
 
 
 def known(names: Sequence[str]) -> Sequence[str]:
-    """These names, if all of them exist."""
-    unknown = [name for name in names if name not in NAMES]
-    return names if not unknown else sys.exit(f"error: {', '.join(unknown)}: choose from {', '.join(NAMES)}")
+    """These names, if all of them exist and all programs that they need are installed."""
+    if unknown := [name for name in names if name not in NAMES]:
+        sys.exit(f"error: {', '.join(unknown)}: choose from {', '.join(NAMES)}")
+    for rival in RIVALS:
+        if rival.script and rival.name in names:
+            script(rival.script)
+    return names

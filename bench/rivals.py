@@ -62,12 +62,17 @@ class Endpoint:
     group: int
 
 
+VLLM, SGLANG = "vllm-router", "sglang-router"
+
+
 @dataclass(frozen=True, slots=True)
 class Rival:
     """A load balancer of others: its name in the figures, and the command for a port and engines in a folder."""
 
     name: str
     command: Callable[[int, Sequence[str], Path], Sequence[str]]
+    script: str = ""
+    """Of the bench's environment; empty where a package brings the program itself."""
 
 
 def _envoy(*, same_work: bool = False, by_body: bool = False) -> Callable[[int, Sequence[str], Path], Sequence[str]]:
@@ -86,7 +91,7 @@ def _envoy(*, same_work: bool = False, by_body: bool = False) -> Callable[[int, 
 def _vllm_router(policy: str) -> Callable[[int, Sequence[str], Path], Sequence[str]]:
     def command(port: int, engines: Sequence[str], _folder: Path) -> Sequence[str]:
         listening = ("--host", _ADDRESS, "--port", str(port), "--prometheus-port", str(port + 1))
-        return _script("vllm-router"), "--worker-urls", *engines, "--policy", policy, *listening, "--log-level", "error"
+        return script(VLLM), "--worker-urls", *engines, "--policy", policy, *listening, "--log-level", "error"
 
     return command
 
@@ -95,7 +100,7 @@ def _sglang_router(policy: str) -> Callable[[int, Sequence[str], Path], Sequence
     def command(port: int, engines: Sequence[str], _folder: Path) -> Sequence[str]:
         listening = ("--host", _ADDRESS, "--port", str(port), "--prometheus-port", str(port + 1))
         given = ("--worker-urls", *engines, "--policy", policy, *listening, "--log-level", "error")
-        return _script("sglang-router"), "launch", *given
+        return script(SGLANG), "launch", *given
 
     return command
 
@@ -103,12 +108,12 @@ def _sglang_router(policy: str) -> Callable[[int, Sequence[str], Path], Sequence
 RIVALS = (
     Rival("envoy least request", _envoy(same_work=False)),
     Rival(SAME_WORK, _envoy(same_work=True)),
-    Rival("vllm-router round robin", _vllm_router("round_robin")),
-    Rival("vllm-router power of two", _vllm_router("power_of_two")),
-    Rival("vllm-router cache aware", _vllm_router("cache_aware")),
-    Rival("sglang-router round robin", _sglang_router("round_robin")),
-    Rival("sglang-router power of two", _sglang_router("power_of_two")),
-    Rival("sglang-router cache aware", _sglang_router("cache_aware")),
+    Rival("vllm-router round robin", _vllm_router("round_robin"), VLLM),
+    Rival("vllm-router power of two", _vllm_router("power_of_two"), VLLM),
+    Rival("vllm-router cache aware", _vllm_router("cache_aware"), VLLM),
+    Rival("sglang-router round robin", _sglang_router("round_robin"), SGLANG),
+    Rival("sglang-router power of two", _sglang_router("power_of_two"), SGLANG),
+    Rival("sglang-router cache aware", _sglang_router("cache_aware"), SGLANG),
 )
 
 
@@ -166,7 +171,8 @@ async def _until_served(url: str, process: Process, log: Path) -> None:
     sys.exit(f"error: no answer from {url}: {log.read_text()[-2000:]}")  # noqa: ASYNC240 - the end of the bench
 
 
-def _script(name: str) -> str:
+def script(name: str) -> str:
+    """Its path; the command ends with an error where it is not installed."""
     found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     return found or sys.exit(f"error: {name} is missing; run `{INSTALL}`")
 
