@@ -22,9 +22,10 @@ import resource
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import product
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,7 +35,7 @@ from bench.figures import Figure, as_known, at_least, at_most, exactly, parser_o
 from bench.latency import latencies_ms
 from bench.rendered import rendered
 from bench.rivals import ENVOY_BY_BODY, KEY, LITELLM, LITELLM_PROXY, MODEL, Endpoint
-from bench.router import SECONDS, Rate, bodies, quantile, rate
+from bench.router import PASSES, SECONDS, Rate, best_rates, bodies, quantile, rate
 from e2e.helpers.free_ports import free_ports
 from e2e.router.loopback import unpacked
 from e2e.router.names import Names
@@ -117,21 +118,27 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _measured(gateways: Gateways, names: Sequence[str], seconds: int) -> list[Figure]:
-    found, rates = [], dict[str, list[Rate]]()
+    found, rates, memory = list[Figure](), dict[str, list[list[Rate]]](), dict[str, float]()
     async with gateways.balancers.answering():
-        for name in (one for one in NAMES if one in names):
-            print(f"measuring {name}", file=sys.stderr, flush=True)
+        proxies = [name for name in NAMES if name in names and name not in {LATENCY, ISOLATION}]
+        for number, name in product(range(PASSES), proxies):
             if name == LITELLM_PROXY and not shutil.which(os.environ.get(LITELLM, "litellm")):
-                found.append(unmeasured(f"{name}, rates", "requests/s", f"name its command in the variable {LITELLM}"))
-            elif name == LATENCY:
-                found += as_known(await _latency(gateways))
-            elif name == ISOLATION:
-                found += as_known(await _isolation(gateways))
-            else:
-                async with gateways.started(name) as endpoint:
-                    rates[name] = [await rate(endpoint, kib, seconds, kept=True, last=last) for kib, last in SIZES]
-                    found += as_known(_of_proxy(name, rates[name], rss_mib(endpoint.group)))
-    return [*found, *_ratios(rates)]
+                if not number:
+                    cause = f"name its command in the variable {LITELLM}"
+                    found.append(unmeasured(f"{name}, rates", "requests/s", cause))
+                continue
+            print(f"measuring {name}", file=sys.stderr, flush=True)
+            async with gateways.started(name) as endpoint:
+                of_pass = [await rate(endpoint, kib, seconds, kept=True, last=last) for kib, last in SIZES]
+                rates.setdefault(name, []).append(of_pass)
+                memory[name] = max(memory.get(name, 0.0), rss_mib(endpoint.group))
+        for name, measure in ((LATENCY, _latency), (ISOLATION, _isolation)):
+            if name in names:
+                print(f"measuring {name}", file=sys.stderr, flush=True)
+                found += as_known(await measure(gateways))
+    best = {name: best_rates(passes) for name, passes in rates.items()}
+    of_proxies = [figure for name in best for figure in as_known(_of_proxy(name, best[name], memory[name]))]
+    return [*of_proxies, *found, *_ratios(best)]
 
 
 def _of_proxy(name: str, rates: Sequence[Rate], memory_mib: float) -> Iterator[Figure]:
@@ -142,7 +149,7 @@ def _of_proxy(name: str, rates: Sequence[Rate], memory_mib: float) -> Iterator[F
     yield Figure(f"{name}, memory", memory_mib, "MiB")
 
 
-def _ratios(rates: dict[str, list[Rate]]) -> Iterator[Figure]:
+def _ratios(rates: Mapping[str, Sequence[Rate]]) -> Iterator[Figure]:
     for other in (one for one in rates if one != GATEWAY and GATEWAY in rates):
         for title, ours, theirs in zip(_TITLES, rates[GATEWAY], rates[other], strict=True):
             if not theirs.per_second or not theirs.cpu_us:
