@@ -88,9 +88,9 @@ def computed(facts: ModelFacts) -> AllocatedCache:
     return allocated_cache(layout, memory, size=CACHE_BYTES, context=CONTEXT, batched=BATCHED_TOKENS)
 
 
-def planned(facts: ModelFacts | None) -> Plan:
+def planned(facts: ModelFacts | None, asked: EngineSpec = ASKED) -> Plan:
     """The plan of the engine's pod by the operator's rules for CPUs."""
-    shape = Vllm().shape(ASKED)
+    shape = Vllm().shape(asked)
     needs = cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
     return cpu_plan(SizingInputs(shape=shape), needs, facts, downloads=False)
 

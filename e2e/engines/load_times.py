@@ -72,7 +72,7 @@ def timed_requests(concurrencies: Sequence[int], parts: Sequence[float] = ()) ->
         folder = Path(place)
         for name in ("tokenizer.json", "tokenizer_config.json"):
             shutil.copy(model_folder() / name, folder)
-        (folder / "job.json").write_text(json.dumps(_job(concurrencies, parts)))
+        (folder / "job.json").write_text(json.dumps(job(concurrencies, parts)))
         volumes = {SCRIPT.parent: "/script:ro", folder: "/data"}
         command = (_PYTHON, f"/script/{SCRIPT.name}", "/data")
         found_builder().run("engine-load", images.reference("engine-cpu"), command, volumes)
@@ -94,10 +94,11 @@ def _timed(requests: Sequence[Mapping[str, float]]) -> list[Timed]:
     ]
 
 
-def _job(concurrencies: Sequence[int], parts: Sequence[float]) -> Mapping[str, Any]:
+def job(concurrencies: Sequence[int], parts: Sequence[float]) -> Mapping[str, Any]:
+    """What the script in the engine's image is told."""
     model, port = "/tmp/loaded", free_port()  # noqa: S108 - in a container of its own
     facts = model_facts({**CONFIG, "dtype": "bfloat16"})
-    plan = planned(facts if isinstance(facts, ModelFacts) else None)
+    plan = planned(facts if isinstance(facts, ModelFacts) else None, ASKED)
     timeouts = Timeouts(startup=600, dns_staleness=0, drain=0)
     process = Vllm(port=port).process(ASKED, plan, ServedModel(model, _SERVED), timeouts)
     return {

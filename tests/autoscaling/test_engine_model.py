@@ -22,7 +22,7 @@ from bench.engine_model import (
 )
 from bench.fleet_simulation import EngineModel, Fleet, Workload, replay
 from bench.scaling_rules import static
-from e2e.engines.load_times import ANSWERS, BATCHED_TOKENS, PROMPTS, SEQUENCES, Timed
+from e2e.engines.load_times import ANSWERS, BATCHED_TOKENS, PROMPTS, SEQUENCES, Timed, job
 
 REAL = EngineModel(
     token_seconds=0.02,
@@ -69,6 +69,11 @@ def test_a_slower_engine_keeps_fewer_requests_of_the_same_lengths_and_the_same_o
     )
     assert same == [0] * len(OBJECTIVES)
     assert max(slower) > KEPT_AIM
+
+
+def test_the_measured_engine_has_the_limits_of_the_simulated_one() -> None:
+    command = job(EVERY, ())["command"]
+    assert {f"--max-num-batched-tokens={BATCHED_TOKENS}", f"--max-num-seqs={SEQUENCES}"} <= set(command)
 
 
 def test_a_knee_that_no_concurrency_reaches_is_not_a_number() -> None:
