@@ -35,10 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "inspect": ("job:add_inspect", "read a model's config and file sizes, without its weights"),
     "download": ("job:add_download", "download a model to a folder, as the operator's Jobs do"),
     "cache": ("cache:add_arguments", "list, fill and prune the claims of `spec.cache`"),
-    "prune": (
-        "job:add_prune",
-        "delete models and compiled kernels in a folder, as the Jobs of `infd cache prune` do",
-    ),
+    "prune": ("job:add_prune", "delete models and compiled kernels in a folder, as the Jobs of `infd cache prune` do"),
     "pause": ("edit:add_pause", "stop the operator from changing an InferenceDeployment"),
     "resume": ("edit:add_resume", "let the operator change a paused InferenceDeployment again"),
     "restart": ("edit:add_restart", "replace engines or routers one by one"),

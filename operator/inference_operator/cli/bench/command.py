@@ -55,11 +55,7 @@ async def _measure(api: Api, cluster: KubeCluster, found: Resource, options: arg
     model = options.model or served_model(found)
     async with ServiceClient(api, cluster, found, key, keeps_connections=True) as client:
         load = BenchLoad(
-            client,
-            model,
-            prompt_tokens=options.prompt_tokens,
-            max_tokens=options.max_tokens,
-            seconds=options.seconds,
+            client, model, prompt_tokens=options.prompt_tokens, max_tokens=options.max_tokens, seconds=options.seconds
         )
         try:
             await load.warm_up()

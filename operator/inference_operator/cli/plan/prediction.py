@@ -125,13 +125,7 @@ _OF_LOOKUPS: Mapping[type[Lookup], str] = {
 
 
 async def live_inputs(
-    api: Api,
-    cluster: KubeCluster,
-    live: Manifest,
-    operator: FoundSettings,
-    engines: EngineRegistry,
-    *,
-    now: datetime,
+    api: Api, cluster: KubeCluster, live: Manifest, operator: FoundSettings, engines: EngineRegistry, *, now: datetime
 ) -> tuple[Inputs, tuple[str, ...]]:
     """The observations about a resource, and sentences about what is assumed where the user may not read.
 
