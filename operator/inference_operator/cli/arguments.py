@@ -54,7 +54,6 @@ def hub_model(
 
 
 def model_of_spec(spec: Spec | Refusal, revision: str | None, settings: Settings) -> InspectionResult | None:
-    """The same for a resource."""
     if isinstance(spec, Refusal):
         return None
     return hub_model(spec.model.source, revision, settings, allow_pickle=spec.model.allow_pickle)

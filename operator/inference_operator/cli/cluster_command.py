@@ -53,8 +53,6 @@ def _silence_client() -> None:
 
 
 class ClusterCommand:
-    """A command in the cluster that its options choose."""
-
     def __init__(self, options: argparse.Namespace, *, cure: str = CURE, interrupted: str = "") -> None:
         self._options, self._cure, self.interrupted = options, cure, interrupted
 
@@ -96,7 +94,6 @@ class ClusterCommand:
 
 
 def exit_status(error: ClusterError) -> int:
-    """The exit status of a request that failed."""
     match error:
         case ForbiddenError():
             return EXIT_FORBIDDEN
@@ -108,7 +105,6 @@ def exit_status(error: ClusterError) -> int:
 
 
 async def live_of(cluster: KubeCluster, namespace: str, name: str, kind: Kind = INFERENCE_DEPLOYMENT) -> Manifest:
-    """The live resource; raises `UsageError` if there is none."""
     if not name:
         raise UsageError(f"The name of the {kind.name} is empty.")
     live = await cluster.get(Ref(kind, namespace, name))
@@ -127,7 +123,6 @@ async def resources(cluster: KubeCluster, options: argparse.Namespace) -> Sequen
 
 
 def none_of(kind: Kind, options: argparse.Namespace) -> str:
-    """The sentence that there is no resource of a kind where the command looked."""
     where = "any namespace" if options.all_namespaces else f"the namespace `{options.namespace}`"
     return f"There is no {kind.name} in {where}."
 
@@ -139,9 +134,7 @@ class Step:
     message: str = ""
     """What goes on; printed when it changes."""
     is_last: bool = False
-    """Whether the wait is over."""
     vain: str = ""
-    """Why waiting does not help; empty if it may."""
     quiet_seconds: float = 0.0
     """How long the wait must last before the message is printed."""
     details: str = ""

@@ -77,13 +77,11 @@ class CommandParser(Parser):
     """Names of commands, by the title of the group."""
 
     def format_help(self) -> str:
-        """Return the help, with the groups before the options."""
         head, options, tail = super().format_help().partition("\noptions:\n")
         return "".join([head, *map(_listed, self.groups, self.groups.values()), options, tail])
 
 
 def _listed(title: str, names: Sequence[str]) -> str:
-    """A group of the help; empty without commands."""
     width = max(map(len, names), default=0) + 2
     columns = shutil.get_terminal_size().columns - 2
     lines = (
@@ -121,7 +119,6 @@ def parser(
 
 
 def run_command(run: Callable[[], int], words: Sequence[str]) -> NoReturn:
-    """Run a command and exit with the status that it returns, or with that of its error."""
     try:
         sys.exit(run())
     except UsageError as error:

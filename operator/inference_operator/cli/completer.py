@@ -37,8 +37,6 @@ class _Finder(CompletionFinder):
 
 
 class Completer(Protocol):
-    """The words for an argument, as argcomplete asks for them."""
-
     def __call__(self, prefix: str, *, parsed_args: argparse.Namespace, **_: object) -> Collection[str]:
         """The words that begin with the prefix."""
 
@@ -81,7 +79,6 @@ def _stay(_: int = 0) -> None:
 
 
 def _with_completers(words: list[str]) -> argparse.ArgumentParser:
-    """The parser for these words, whose arguments know where their values come from."""
     found = parser(words)
     _complete_names(found, "")
     return found
@@ -114,7 +111,6 @@ def _completer(dest: str, command: str) -> Callable[..., object] | None:
 
 
 def _asked(arguments: list[str], *, within: bool = True) -> Completer:
-    """A completer whose words kubectl prints."""
 
     def words(prefix: str, *, parsed_args: argparse.Namespace, **_: object) -> Collection[str]:
         names = ("context", "kubeconfig", *(("namespace",) if within else ()))

@@ -31,7 +31,6 @@ def documents(names: Sequence[str]) -> Sequence[Manifest]:
 
 
 def read_objects(name: str) -> Sequence[Manifest]:
-    """All objects of a file, folder or standard input, whatever their kind."""
     files = _files(Path(name)) if name != STDIN else [Path(name)]
     return [document for file in files for document in _objects(file)]
 

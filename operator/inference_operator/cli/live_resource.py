@@ -35,8 +35,6 @@ FIRST_BYTE = f"{METRIC_PREFIX}time_to_first_byte_seconds"
 
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
-    """One Event about a resource."""
-
     at: str
     """When it happened last, as RFC 3339."""
     reason: str
@@ -45,13 +43,10 @@ class LiveEvent:
 
 @dataclass(frozen=True, slots=True)
 class LiveResource:
-    """A resource as read from the cluster."""
-
     found: Resource
     pods: Sequence[PodView] = ()
     samples: Samples = field(default_factory=Samples)
     events: Sequence[LiveEvent] = ()
-    """The oldest first."""
     first_byte: Histogram | None = None
     """Seconds to the first byte of streams since the start of the routers; None if no router told."""
     created: datetime | None = None
@@ -122,8 +117,6 @@ async def _gateways(cluster: KubeCluster, namespace: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The engines that the pods of a resource run."""
-
     found: Resource
     engines: EngineRegistry
 
@@ -142,7 +135,6 @@ def _view(pod: Manifest) -> PodView | None:
 
 
 def _with_metrics(pods: Sequence[PodView]) -> Iterator[PodView]:
-    """The pods to read: ready routers, and the leaders of ready engines."""
     yield from (pod for pod in pods if pod.component == ROUTER and pod.ready and not pod.terminating)
     yield from (one.leader for one in engines_of(pod for pod in pods if is_role(pod.component)) if one.is_serving)
 
@@ -183,7 +175,6 @@ async def _page(api: Api, path: str) -> str | None:
 
 
 def _paths(pod: PodView, programs: Programs) -> Iterator[tuple[int, str]]:
-    """The port and path of each page with metrics of a pod."""
     if pod.component == ROUTER:
         ports = [port for name, port in pod.ports.items() if name.startswith("metrics")]
         yield from ((port, path) for port in ports for path in (SAMPLE_PATH, ROUTER_METRICS_PATH))

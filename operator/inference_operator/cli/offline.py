@@ -38,7 +38,6 @@ PAUSED = "spec.paused: is true, so no objects would be created. Set it to false,
 
 
 def why_nothing(result: Outcome) -> str:
-    """Why no objects would be created, with the cure on the command line; empty if objects would be created."""
     match result:
         case Paused():
             return PAUSED
@@ -56,7 +55,6 @@ def why_nothing(result: Outcome) -> str:
 
 
 def model_of(path: str | None) -> Entry | None:
-    """The model of an output of `infd inspect`; raises `UsageError` if the file has none."""
     if path is None:
         return None
     try:
@@ -136,7 +134,6 @@ _NEW: Manifest = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}
 
 
 def name_of(document: Manifest) -> str:
-    """The name of a resource for messages, with the namespace if the file has one."""
     meta = mapping(document, "metadata")
     name = str(meta.get("name", "?"))
     return f"{meta['namespace']}/{name}" if meta.get("namespace") else name

@@ -25,8 +25,6 @@ _FILES = frozenset({"job_program"})
 
 @dataclass(frozen=True, slots=True)
 class FoundSettings:
-    """Settings, and what is assumed about them."""
-
     settings: Settings
     notes: tuple[str, ...] = ()
     """Sentences: which right is missing, and what is assumed instead."""
@@ -54,7 +52,6 @@ def operator_of(deployments: Sequence[Manifest], namespace: str) -> Manifest | N
 
 
 def operators_of(deployments: Sequence[Manifest], namespace: str) -> Sequence[Manifest]:
-    """The operators that serve a namespace: there should be one."""
     served = ((one, _settings(one).settings.namespaces) for one in deployments)
     return [one for one, namespaces in served if not namespaces or namespace in namespaces]
 
@@ -92,20 +89,15 @@ def _settings(deployment: Manifest) -> FoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """The part of a cluster that plans depend on."""
-
     nodes: Sequence[NodeView] | None = None
     """Nodes with GPUs; None if they are not known."""
     stored_models: Mapping[Ref, Manifest] | None = None
-    """ConfigMaps with results of inspections."""
     plans: Mapping[tuple[str, str], Mapping[str, PinnedPlan]] = field(default_factory=dict)
     """Plans of running engines, by namespace and name of their resource, and by role."""
 
     operators: Sequence[Manifest] = ()
-    """Deployments of operators; none without the right to read them."""
 
     def with_policy(self, settings: Settings, document: Manifest) -> Settings:
-        """The settings, with the policy of the operator that serves a resource."""
         if not self.operators:
             return settings
         metadata = document.get("metadata") or {}
@@ -113,6 +105,5 @@ class LiveState:
         return settings.model_copy(update={"policy": own.policy, "cluster_domain": own.cluster_domain})
 
     def plans_of(self, document: Manifest) -> Mapping[str, PinnedPlan]:
-        """The plans that the engines of a resource run with, by role."""
         metadata = document.get("metadata") or {}
         return self.plans.get((metadata.get("namespace") or DEFAULT_NAMESPACE, metadata.get("name") or ""), {})

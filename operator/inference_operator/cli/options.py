@@ -27,7 +27,6 @@ def add_timeout(parser: argparse.ArgumentParser, seconds: int, meaning: str) -> 
 
 
 def number(least: int, most: int) -> "type[int]":
-    """The type of an argument that is a whole number within these bounds."""
 
     def parsed(text: str) -> int:
         if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
@@ -48,7 +47,6 @@ def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
 
 
 def add_form(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Add the output option of a command that prints manifests."""
     parser.add_argument("-o", "--output", choices=FORMATS[:0:-1], default="yaml", help=f"{meaning}; default yaml")
 
 

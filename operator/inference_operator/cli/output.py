@@ -13,7 +13,6 @@ from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 
 _Shown = TypeVar("_Shown")
 GAP = "  "
-"""Between columns, as on screens."""
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -36,11 +35,9 @@ def table_of(columns: Columns[_Shown], shown: Iterable[_Shown]) -> list[str]:
 
 
 NOTHING = "-"
-"""For a value that is not known."""
 
 
 def shown(value: float | None, form: str = "{:,}") -> str:
-    """A number for people."""
     return NOTHING if value is None else form.format(value)
 
 
@@ -132,7 +129,6 @@ class _SchemaDumper(_Dumper):
         mapping: Any,  # noqa: ANN401 - as the base class
         flow_style: bool | None = None,  # noqa: FBT001 - as the base class
     ) -> yaml.MappingNode:
-        """The node of a mapping; a small one stays together."""
         node = super().represent_mapping(tag, mapping, flow_style)
         node.flow_style = node.flow_style or len(str(mapping)) <= SCHEMA_PART
         return node

@@ -117,12 +117,10 @@ class Parser(argparse.ArgumentParser):
         return options, []
 
     def _commands(self) -> Mapping[str, object]:
-        """The commands of this one, if it has some."""
         subparsers = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
         return next((action.choices for action in subparsers), {})
 
     def _command_first(self, words: Sequence[str], commands: Mapping[str, object]) -> list[str]:
-        """The words with the options of the cluster behind the command."""
         options: list[str] = []
         rest = list(words)
         while rest and rest[0].startswith(CLUSTER_OPTIONS):
@@ -143,7 +141,6 @@ class Parser(argparse.ArgumentParser):
         return [*rest[:1], *options, *rest[1:]]
 
     def _options_first(self, words: Sequence[str]) -> list[str]:
-        """The words with the options before the names."""
         options: list[str] = []
         names: list[str] = []
         rest = iter(words)
@@ -177,12 +174,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def _similar(word: str, names: Iterable[str]) -> str:
-    """The most similar of the names; empty if none is."""
     return next(iter(get_close_matches(word.partition("=")[0], names, n=1)), "")
 
 
 def _meant(names: Iterable[str], end: str = ".") -> str:
-    """The question whether something else was meant; empty without a name."""
     asked = ", ".join(f"`{name}`" for name in names)
     return f"{end} Did you mean {asked}?" if asked else ""
 

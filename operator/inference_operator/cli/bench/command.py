@@ -111,7 +111,6 @@ def titles() -> str:
 
 
 def row(level: LevelResult) -> str:
-    """The line of a level."""
     return _line(
         (
             f"{level.concurrency:,}",

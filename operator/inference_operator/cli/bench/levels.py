@@ -15,7 +15,6 @@ from inference_operator.cli.chat.client import ServiceClient
 from inference_operator.sentences import counted
 
 TYPICAL, MOST = 0.5, 0.95
-"""The percentiles of the columns."""
 _WORDS = ("otter", "river", "stone", "light", "north", "seven", "bread", "cloud", "paper", "green", "table", "music")
 """About one token each."""
 
@@ -35,10 +34,8 @@ class LevelResult:
     """What was measured at one level of load; latencies are None without an answer."""
 
     concurrency: int
-    """Requests at once."""
     seconds: float
     answered: int
-    """Requests whose answers ended within the level."""
     failed: int
     requests_per_second: float
     tokens_per_second: float
@@ -52,7 +49,6 @@ class LevelResult:
     tpot_objective_seconds: float | None
     """At the percentile of the objective; of one request it is the mean over its tokens after the first."""
     failure: str = ""
-    """Why the first of the failed requests got no answer."""
 
     def broken(self, goal: LatencyGoal) -> str:
         if self.failed:
@@ -71,8 +67,6 @@ class LevelResult:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """All levels of a service."""
-
     namespace: str
     name: str
     objective: LatencyGoal
@@ -81,11 +75,9 @@ class BenchReport:
     max_tokens: int
     levels: tuple[LevelResult, ...]
     stopped: str
-    """Why no higher level was tried."""
 
     @property
     def best(self) -> LevelResult | None:
-        """The highest level within the objective before the first that is not."""
         kept = [level for level in self.levels if not level.broken(self.objective)]
         return kept[-1] if kept else None
 
@@ -179,8 +171,6 @@ WARM_UP_SECONDS = 120.0
 
 
 class BenchLoad:
-    """Loads a service."""
-
     def __init__(
         self, client: ServiceClient, model: str, *, prompt_tokens: int, max_tokens: int, seconds: float
     ) -> None:

@@ -85,7 +85,6 @@ def _gib(size_bytes: int) -> str:
 
 
 def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Download a model with a Job; raises `RefusedError` if that fails."""
     inputs = _download(options, engines)
 
     command = ClusterCommand(options)
@@ -153,7 +152,6 @@ async def _claim_node(cluster: KubeCluster, namespace: str, name: str) -> str:
 
 
 def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Delete what nothing uses with a Job, and print what was deleted; raises `RefusedError` if that fails."""
     settings, access = _settings(options), engines[engines.default].access(EngineSpec())
 
     command = ClusterCommand(options)

@@ -23,8 +23,6 @@ _REVISION = "--revision="
 
 @dataclass(frozen=True, slots=True, order=True)
 class OnClaim:
-    """One model on a claim."""
-
     namespace: str
     claim: str
     model: str
@@ -36,7 +34,6 @@ class OnClaim:
     state: str
     """`complete`, the progress of its Job, or why there is none."""
     used_by: tuple[str, ...] = ()
-    """Names of resources."""
 
 
 def models_on_claims(
@@ -55,7 +52,6 @@ def models_on_claims(
 
 
 def _complete(record: Manifest) -> OnClaim | None:
-    """The model in a record; None if the record cannot be read."""
     result = recorded_download(mapping(record, "data"))
     model = record_model(record)
     if result is None or not model:
@@ -65,7 +61,6 @@ def _complete(record: Manifest) -> OnClaim | None:
 
 
 def _loading(job: Manifest, steps: Mapping[tuple[str, str], str]) -> OnClaim | None:
-    """The model that a Job downloads; None for any other Job."""
     pod, namespace = pod_of(job), job["metadata"]["namespace"]
     container = next(iter(objects(pod, "containers")), {})
     words = [str(word) for part in ("command", "args") for word in container.get(part) or ()]

@@ -133,17 +133,12 @@ class ClaimObjects:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A Job that is over."""
-
     succeeded: bool
     message: str
-    """Termination message of its pod; empty if there is none."""
     log: str
-    """Of its pod; empty if it could not be read."""
 
 
 async def observed(cluster: KubeCluster, namespace: str | None) -> ClaimObjects:
-    """Resources, records and Jobs of a namespace; None is all namespaces."""
     return ClaimObjects(
         await listed(cluster, INFERENCE_DEPLOYMENT, namespace),
         await listed(cluster, CONFIG_MAP, namespace, _DOWNLOADS),
@@ -160,7 +155,6 @@ async def listed(cluster: KubeCluster, kind: Kind, namespace: str | None, labels
 
 
 async def last_step(api: Api, cluster: KubeCluster, job: Manifest) -> str:
-    """The last line of progress of a Job of a download; empty if there is none."""
     pod = await _pod(cluster, job)
     lines = (await _log(api, pod)).splitlines() if pod else []
     return next((line for line in reversed(lines) if line.startswith(_STEP)), "")
@@ -211,7 +205,6 @@ async def delete(cluster: KubeCluster, ref: Ref) -> None:
 
 
 def _end(job: Manifest) -> str:
-    """`Complete` or `Failed`; empty for a Job that is not over."""
     ends = [item["type"] for item in objects(mapping(job, "status"), "conditions") if item.get("status") == "True"]
     return next((end for end in ends if end in ("Complete", "Failed")), "")
 
@@ -223,7 +216,6 @@ async def _pod(cluster: KubeCluster, job: Manifest) -> Manifest | None:
 
 
 async def _log(api: Api, pod: Manifest) -> str:
-    """The log of a pod; empty if there is none yet, or if it must not be read."""
     try:
         return await api.text(f"{Ref.of(pod).path}/log", POD, query={})
     except ClusterError:
@@ -240,7 +232,6 @@ def _message(pod: Manifest | None) -> str:
 
 
 def _waiting(pod: Manifest | None) -> str:
-    """Why a pod does not run: it is not scheduled, or its container waits."""
     for item in objects(mapping(pod or {}, "status"), "conditions"):
         if item.get("type") == "PodScheduled" and item.get("status") == "False":
             return one_line(item.get("message") or item.get("reason"))

@@ -43,7 +43,6 @@ def add_ui(page: argparse.ArgumentParser) -> None:
 
 
 def add_conversation(chat: argparse.ArgumentParser) -> None:
-    """Add what a question at a model and one at a gateway have alike."""
     chat.add_argument("prompt", nargs="?", metavar="PROMPT", help="the question; default: standard input")
     _add_question(chat)
 

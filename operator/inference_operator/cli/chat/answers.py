@@ -21,8 +21,6 @@ MAX_MESSAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class AnswerDelta:
-    """One event of a stream."""
-
     text: str = ""
     reasoning: str = ""
     """What a reasoning model thinks before it answers."""
@@ -117,7 +115,6 @@ class AnswerTimes:
     counted: int | None = None
     """Tokens of the answer, as the engine tells; None if it does not."""
     ended: bool = False
-    """Whether the answer is complete."""
 
     def add(self, delta: AnswerDelta, at: float) -> None:
         if delta.text or delta.reasoning:
@@ -147,7 +144,6 @@ class AnswerTimes:
 
     @property
     def words(self) -> str:
-        """The times in a line."""
         if self.ttft is None:
             return "no token"
         rate = f", {1 / self.tpot:,.1f} tokens/s" if self.tpot else ""
@@ -156,8 +152,6 @@ class AnswerTimes:
 
 @dataclass(slots=True)
 class Conversation:
-    """The questions and answers until now."""
-
     model: str
     system: str = ""
     max_tokens: int | None = None
@@ -166,7 +160,6 @@ class Conversation:
     has_template: bool = True
     """Whether the model has a chat template. Without one it only continues texts."""
     turns: list[tuple[str, str]] = field(default_factory=list)
-    """Questions with their answers."""
 
     def request(self, question: str) -> tuple[str, Manifest]:
         given = {"model": self.model, "max_tokens": self.max_tokens, "temperature": self.temperature}

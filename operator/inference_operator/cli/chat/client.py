@@ -42,7 +42,6 @@ from inference_operator.views.raw import mapping
 ENGINE_PORT = "http"
 """Name of the port of the engine's API."""
 LINE_BYTES = 2**20
-"""Longest event of a stream."""
 OPTIONAL = ("stream_options", "ignore_eos")
 """Fields of requests that some engines do not know: after a refusal that names one, requests go without it."""
 

@@ -57,7 +57,6 @@ def no_pod_answers(found: AnyResource) -> str:
 
 
 def _question(options: argparse.Namespace) -> str:
-    """The question; empty where questions are typed."""
     is_dialogue = options.prompt is None and sys.stdin.isatty()
     question = "" if is_dialogue else (_piped() if options.prompt is None else options.prompt).strip()
     if not question and not is_dialogue:
@@ -160,8 +159,6 @@ class Terminal:
 
 
 class ChatSession:
-    """Questions, and the answers of a service on a screen."""
-
     def __init__(
         self,
         client: ServiceClient,
@@ -279,7 +276,6 @@ class ChatSession:
 
 
 async def talk(session: ChatSession) -> int:
-    """Answer questions of a terminal until Ctrl-D; returns the exit status."""
     lines: PromptSession[str] = PromptSession()
     _say("Ctrl-C stops an answer, Ctrl-D ends.")
     while True:
@@ -294,7 +290,6 @@ async def talk(session: ChatSession) -> int:
 
 
 async def _ask_until_stopped(session: ChatSession, question: str) -> int:
-    """Ask; Ctrl-C stops the answer only."""
     asked = asyncio.ensure_future(session.ask(question))
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, asked.cancel)

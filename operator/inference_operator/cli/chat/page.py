@@ -51,8 +51,6 @@ PAGE = {"": ("page.html", "text/html"), "page.js": ("page.js", "text/javascript"
 
 
 class ChatRequest(BaseModel):
-    """What the page sends."""
-
     model_config = ConfigDict(extra="forbid", strict=True)
 
     question: str = Field(min_length=1)
@@ -72,7 +70,6 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 
 async def _serve(page: "Page", port: int) -> int:
-    """Serve the page until Ctrl-C."""
     runner = web.AppRunner(page.app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
     try:

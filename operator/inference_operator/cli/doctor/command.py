@@ -28,7 +28,6 @@ STYLES = {Health.GOOD: GOOD, Health.NOTE: "yellow", Health.BAD: BAD, Health.UNKN
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print the findings; returns 1 if one of them is bad."""
     if not options.hub.startswith(("http://", "https://")):
         raise UsageError("--hub: write a URL, such as `https://huggingface.co`.")
 

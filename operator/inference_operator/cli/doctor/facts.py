@@ -42,8 +42,6 @@ COREFILE = Kind("v1", "ConfigMap")
 
 
 class Health(StrEnum):
-    """State of one thing that was looked at."""
-
     GOOD = "good"
     NOTE = "note"
     """It may matter, and does not stop anything by itself."""
@@ -53,8 +51,6 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check."""
-
     check: str
     health: Health
     message: str
@@ -66,7 +62,6 @@ class Unseen:
     """A fact that could not be read."""
 
     right: str
-    """The missing right, or why there is no answer."""
 
 
 Listed: TypeAlias = Sequence[Manifest] | Unseen
@@ -94,16 +89,12 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """The part of a cluster that findings depend on."""
-
     namespace: str
     version: str = ""
     """As `v1.36.1`; empty if it is not known."""
     groups: frozenset[str] = frozenset()
-    """Names of the API groups that are served."""
     lists: Mapping[Kind, Listed] = field(default_factory=dict)
     leftovers: Mapping[Kind, Listed] = field(default_factory=dict)
-    """Child objects of the operator by their kind."""
     own_rights: Mapping[Right, bool] = field(default_factory=dict)
     operator_rights: Mapping[Right, bool] | Unseen = UNREAD
     missing_services: frozenset[str] = frozenset()
@@ -193,7 +184,6 @@ OPERATOR_RIGHTS: Sequence[Right] = (
 )
 """The rights without which the operator does not work. The chart's Role has more; a test compares them."""
 MOST_RIGHTS = 4
-"""Rights that a message names."""
 
 
 def own_rights(facts: ClusterFacts) -> Iterator[Finding]:

@@ -33,7 +33,6 @@ LEAST_MINOR = 31
 IMAGE_VOLUMES_MINOR = 36
 """Kubernetes 1.36 mounts images as volumes, which `oci://` models need."""
 MOST_FIELDS = 4
-"""Fields that a message names."""
 APIS: Sequence[ResourceApi[Any, Any]] = (INFERENCE_DEPLOYMENT_API, MODEL_GATEWAY_API)
 UPGRADE = "Apply `infd crd` of the operator's release; the chart does not update a CRD by itself."
 INSTALL = "Install it: docs/how-to/install.md."
@@ -64,7 +63,6 @@ def definition(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _definition(api: ResourceApi[Any, Any], found: Sequence[Manifest]) -> Iterator[Finding]:
-    """What is wrong with the definition of a kind."""
     name = f"{api.kind.plural}.{GROUP}"
     live = next((one for one in found if name_of(one) == name), None)
     if live is None:
@@ -122,7 +120,6 @@ def _lease(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def leftovers(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about objects, CRDs and webhooks that nothing uses any more."""
     ownerless = [
         f"{kind.name} {place_of(one)}"
         for kind, found in facts.leftovers.items()

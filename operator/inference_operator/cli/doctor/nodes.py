@@ -23,7 +23,6 @@ from inference_operator.views.untrusted_text import one_line
 PRESENT = "nvidia.com/gpu.present"
 """Label of NVIDIA's GPU operator and of GPU feature discovery."""
 MOST_NAMES = 3
-"""Nodes or resources that a message names."""
 NVIDIA = "nvidia"
 
 
@@ -53,7 +52,6 @@ def gpus(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _no_gpus(facts: ClusterFacts, *, is_named: bool) -> Finding:
-    """The finding about a cluster without GPUs, which is bad only where somebody wants some."""
     if facts.settings.get(f"{PREFIX}GPU_OFFERS"):
         text = "No node offers GPUs now; `settings.gpuOffers` declares those of nodes to come."
         return Finding("GPUs", Health.NOTE, text)
@@ -124,7 +122,6 @@ def _named_classes(facts: ClusterFacts) -> Iterator[str]:
 
 
 def _is_told(node: NodeView) -> bool:
-    """Whether labels say that a node has GPUs of NVIDIA."""
     return bool(
         node.labels.get(PRESENT) == "true"
         or any(label in node.labels for label in (PRODUCT, AWS_NAME, GKE, COREWEAVE))
@@ -133,7 +130,6 @@ def _is_told(node: NodeView) -> bool:
 
 
 def _allocatable(node: NodeView) -> int:
-    """GPUs and parts of GPUs that pods can request."""
     return sum(node.count(name) for name in node.allocatable if is_gpu(name))
 
 

@@ -68,7 +68,6 @@ def storage(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def pod_security(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about the namespace: its Pod Security level, and whether the operator works in it."""
     if facts.namespace in SYSTEM_NAMESPACES:
         message = f"The operator creates nothing in `{facts.namespace}`."
         yield Finding("Namespace", Health.BAD, message, "Use another namespace.")
@@ -131,7 +130,6 @@ def _webhook(facts: ClusterFacts, one: Manifest, hook: Manifest) -> Finding:
 
 
 def _stops_pods(facts: ClusterFacts, hook: Manifest) -> bool:
-    """Whether a webhook fails closed, covers new pods, and covers the namespace."""
     labels = next((labels_of(one) for one in facts.seen(NAMESPACE)), {})
     selector = mapping(hook, "namespaceSelector")
     return hook.get("failurePolicy") != "Ignore" and _covers_pods(hook, "rules") and selects(selector, labels)
@@ -233,7 +231,6 @@ def metrics(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def dns(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about the time to live of the cluster's DNS against the operator's setting."""
     setting = facts.settings.get(f"{PREFIX}DNS_STALENESS_SECONDS", "")
     staleness = int(setting) if setting.isdecimal() else int(Settings.model_fields["dns_staleness_seconds"].default)
     ttl = facts.probe.dns_ttl_seconds if facts.probe else None

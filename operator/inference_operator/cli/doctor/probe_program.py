@@ -22,7 +22,6 @@ FIXED_BYTES = 10
 
 
 def resolve(name: str) -> str:
-    """Why a name does not resolve; empty if it does."""
     try:
         socket.getaddrinfo(name, 443)
     except OSError as error:
@@ -76,7 +75,6 @@ def reach(url: str) -> str:
 
 
 def main(service: str, hub: str, output: str) -> None:
-    """Ask, and write what was found."""
     found = {"dns_error": resolve(service), "dns_ttl_seconds": cluster_ttl(service), "hub_error": reach(hub)}
     Path(output).write_text(json.dumps(found), encoding="utf-8")
 

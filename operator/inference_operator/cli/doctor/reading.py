@@ -88,8 +88,6 @@ async def may(api: Api, right: Right, namespace: str, subject: Manifest | None =
 
 
 class ClusterReader:
-    """Reads facts."""
-
     def __init__(self, api: Api, cluster: KubeCluster, namespace: str) -> None:
         self._api = api
         self._cluster = cluster
@@ -97,7 +95,6 @@ class ClusterReader:
         self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def facts(self, trial_pod: Callable[[ClusterFacts], Manifest]) -> ClusterFacts:
-        """All facts but those of a pod in the cluster."""
         version = await self._api.request("GET", "/version", NODE)
         groups = await self._api.request("GET", "/apis", NODE)
         lists: dict[Kind, Listed] = dict(
@@ -215,7 +212,6 @@ class ClusterReader:
         return frozenset(missing)
 
     async def _trial(self, pod: Manifest) -> Trial | Unseen:
-        """The API server's answer to a pod that is not created."""
         path = POD.path(self._namespace)
         try:
             await self._api.request("POST", path, POD, query={"dryRun": "All"}, body=pod)

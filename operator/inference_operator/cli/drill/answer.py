@@ -7,12 +7,8 @@ from itertools import pairwise
 
 
 class Loss(StrEnum):
-    """Why a request counts as lost."""
-
     REFUSED = "refused"
-    """The connection was not established."""
     RESET = "reset"
-    """The connection ended before the answer began."""
     STATUS = "status"
     """A status that is neither 2xx nor 429."""
     BROKEN = "broken"
@@ -34,7 +30,6 @@ class CheckedAnswer:
     """Whether its client keeps connections for the next request, if the server allows it."""
     loss: Loss | None = None
     status: int | None = None
-    """HTTP status, or None without an answer."""
     detail: str = ""
     """The received data or the exception of a lost request."""
     number: int = 0
@@ -44,21 +39,17 @@ class CheckedAnswer:
 
     @property
     def rejected(self) -> bool:
-        """Whether the answer was the documented 429."""
         return self.loss is None and self.status is not None and self.status // 100 != 2  # noqa: PLR2004 - 2xx
 
     @property
     def ok(self) -> bool:
-        """Whether the answer was complete and correct."""
         return self.loss is None and not self.rejected
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds."""
         return self.ended - self.started
 
     def since(self, origin: float) -> "CheckedAnswer":
-        """The same with times since an origin."""
         return replace(self, started=self.started - origin, ended=self.ended - origin)
 
 

@@ -70,7 +70,6 @@ LOG_SECONDS = 120
 INDENT = " " * 6
 """Of what continues a line of the intent."""
 WIDTH = 120
-"""Columns of the page where there is no terminal."""
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
@@ -114,8 +113,6 @@ class _ended_by_signals:  # noqa: N801 - a context manager
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a drill is going to do."""
-
     found: Resource
     pods: Pods
     seed: int
@@ -125,13 +122,11 @@ class Intent:
     faults: Sequence[Fault]
     skipped: Sequence[Skipped]
     gateway: Gateway | None
-    """The gateway that requests go through."""
     url: str
     """That of the command line; empty: the drill finds its way."""
 
     @property
     def way(self) -> str:
-        """Where requests go."""
         through = f"the gateway {self.gateway.key.name}" if self.gateway else ""
         if self.url:
             return f"to {self.url}{f', which is to be {through}' if through else ''}"
@@ -261,7 +256,6 @@ async def _carried(cluster: KubeCluster, found: Resource) -> float | None:
 
 
 def limits_of(spec: Spec) -> Limits:
-    """What a specification sets, in seconds."""
     cold = spec.router.cold_start.timeout
     held = cold.total_seconds() if cold else COLD_START_STEPS[0]
     return Limits(spec.drain_timeout.total_seconds(), min(held, spec.router.queue.timeout.total_seconds()))
@@ -269,8 +263,6 @@ def limits_of(spec: Spec) -> Limits:
 
 @dataclass(slots=True)
 class _Drill:
-    """A drill that runs."""
-
     api: Api
     cluster: KubeCluster
     service: DrilledService
@@ -395,7 +387,6 @@ class _Drill:
             await self._look_once(phase)
 
     async def _look_once(self, phase: LoadPhase) -> None:
-        """Look for the IDs of errors in the routers' logs."""
         new, self.seen = phase.answers[self.seen :], len(phase.answers)
         self.unlogged |= {one.request_id for one in new if one.request_id and _is_error(one)}
         if not self.unlogged:

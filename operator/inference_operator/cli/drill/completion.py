@@ -28,8 +28,6 @@ _DETAIL_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class EngineTraits:
-    """What an engine can show of its answers."""
-
     echoes: bool = False
     """Whether it repeats the prompt before its answer (`echo` of the OpenAI API), and so the request's number."""
     counts: bool = False
@@ -38,8 +36,6 @@ class EngineTraits:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request for a completion."""
-
     url: str
     model: str
     prompt: str
@@ -48,11 +44,9 @@ class Question:
     traits: EngineTraits = EngineTraits()
     number: int = 0
     request_id: str = ""
-    """Sent with it; empty: none."""
 
     @property
     def body(self) -> Mapping[str, object]:
-        """The request's body."""
         body: dict[str, object] = {
             "model": self.model,
             "prompt": self.prompt,
@@ -140,7 +134,6 @@ async def engine_traits(session: aiohttp.ClientSession, question: Question) -> E
 
 
 async def answer_text(session: aiohttp.ClientSession, question: Question) -> str:
-    """The text of one answer; errors are raised."""
     async with _post(session, question) as response:
         response.raise_for_status()
         return (await _read(response, question)).text
@@ -148,8 +141,6 @@ async def answer_text(session: aiohttp.ClientSession, question: Question) -> str
 
 @dataclass(slots=True)
 class _Reading:
-    """What was read of one answer."""
-
     parts: list[str] = field(default_factory=list)
     ids: set[object] = field(default_factory=set)
     """Of its chunks: all have that of the completion."""

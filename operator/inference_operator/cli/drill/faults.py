@@ -74,8 +74,6 @@ DOWN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """The pods of a service at a time."""
-
     engines: Sequence[EngineView]
     """Also those that compute prompts for the others."""
     routers: Sequence[PodView]
@@ -111,7 +109,6 @@ def _ready(pods: Sequence[PodView]) -> Sequence[PodView]:
 
 
 def obstacle(fault: Fault, live: Manifest, pods: Pods, *, interrupts: bool) -> str:
-    """Why a fault is not caused, with what helps; empty if it is."""
     return next(_obstacles(fault, live, pods, interrupts=interrupts), "")
 
 
@@ -199,7 +196,6 @@ class DrilledService:
         }
 
     async def missing_right(self, fault: Fault) -> str:
-        """The right that is missing to cause a fault, in a sentence; empty if none is."""
         namespace = self._system if fault is Fault.END_OPERATOR else self._ref.namespace
         for right in RIGHTS[fault]:
             if not await may(self._api, right, namespace):
@@ -241,7 +237,6 @@ class DrilledService:
                 await edited(self._api, applied_edit(live, {}), DRILL_MANAGER)
 
     async def _await_as_before(self, before: Pods, spec: Spec | Refusal) -> None:
-        """Wait until as many engines, routers and pods of a gateway are ready as before, and none of them is ending."""
         scaling = spec.autoscaling if isinstance(spec, Spec) else None
         engines = min(len(before.serving), max(1, scaling.min_replicas)) if scaling else len(before.serving)
 
@@ -344,7 +339,6 @@ class DrilledService:
         return True
 
     async def _with_fewer(self, replicas: int) -> str:
-        """Have fewer engines for a while, and then as many as before."""
         async with self._annotated(replicas):
             await self._await(lambda now: len(now.answering) <= replicas, f"{replicas} engines are left")
             await asyncio.sleep(DOWN_SECONDS)

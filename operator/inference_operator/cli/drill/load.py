@@ -17,7 +17,6 @@ from inference_operator.cli.drill.answer import CheckedAnswer
 from inference_operator.cli.drill.completion import TOKENS, EngineTraits, Question, ask, engine_traits
 
 WORKERS = 64
-"""Requests in flight."""
 REQUEST_SECONDS = 120.0
 """Timeout of a request: far longer than the router or a busy engine needs here."""
 PAUSE_SECONDS = 0.1
@@ -58,12 +57,10 @@ class LoadPhase:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further request is sent."""
         return self.stopped or self.over
 
     @property
     def over(self) -> bool:
-        """Whether the phase has reached its limit of time or requests."""
         return time.monotonic() > self.deadline or len(self.answers) >= self.at_most
 
 
@@ -116,7 +113,6 @@ class NumberedLoad:
             self.traits = await engine_traits(session, self._question(-1, streamed=True))
 
     async def send(self, phase: LoadPhase) -> None:
-        """Send the requests of a phase until it is over, and wait for their answers."""
         async with self._client(kept=True) as keeping, self._client(kept=False) as renewing:
             sessions = ((keeping, True), (renewing, False))
             await asyncio.gather(*(self._work(phase, *sessions[n % 2], n) for n in range(self._workers)))
@@ -125,7 +121,6 @@ class NumberedLoad:
         return aiohttp.ClientSession(connector=self._connectors(kept), **self._session)  # type: ignore[arg-type]
 
     def _question(self, number: int, *, streamed: bool) -> Question:
-        """The request of a number, which its prompt has."""
         return Question(
             self._url,
             self._model,

@@ -10,8 +10,6 @@ SERVICE_UNAVAILABLE = 503
 
 
 class Fault(StrEnum):
-    """A fault of engines, routers, gateways, nodes or the operator."""
-
     ROLL_ENGINES = "roll-engines"
     ROLL_ROUTERS = "roll-routers"
     DELETE_ENGINE = "delete-engine"
@@ -53,8 +51,6 @@ NO_LIMITS = Limits(drain=float("inf"), hold=float("inf"))
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Requests that may be lost."""
-
     words: str
     allows: Callable[[CheckedAnswer, float, Limits], bool]
     """Whether a lost request, with the begin of the fault, is one of them."""
@@ -79,8 +75,6 @@ UNNOTICED = Allowance("new connections to it", lambda answer, *_: answer.loss in
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What one fault may cost."""
-
     title: str
     allowed: Sequence[Allowance] = ()
     how_long: str = ""

@@ -27,9 +27,7 @@ class FaultRecord:
     begin: float
     end: float
     what: str
-    """What was done."""
     problem: str = ""
-    """Why it did not heal; empty if it did."""
     gone: float | None = None
     """When the processes that it killed were gone: later requests meet only others. None: it began at once."""
 
@@ -38,23 +36,18 @@ class FaultRecord:
         return self.begin if self.gone is None else self.gone
 
     def since(self, origin: float) -> "FaultRecord":
-        """The same with times since an origin."""
         gone = None if self.gone is None else self.gone - origin
         return replace(self, begin=self.begin - origin, end=self.end - origin, gone=gone)
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A fault that was not caused."""
-
     fault: Fault
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class DrillReport:
-    """Everything that a verdict needs."""
-
     namespace: str
     name: str
     seed: int
@@ -73,7 +66,6 @@ class DrillReport:
     logs: str = ""
     """Why the logs of routers were not looked into; empty if they were."""
     way: str = ""
-    """Where its requests went."""
     form: int = FORM
 
     @property
@@ -82,7 +74,6 @@ class DrillReport:
 
 
 def report_of(text: str) -> DrillReport:
-    """The report of its text; raises `UsageError` for another text."""
     try:
         raw = json.loads(text)
         if raw["form"] != FORM:
@@ -109,8 +100,6 @@ def _value(kind: type[_T], raw: dict[str, Any]) -> _T:
 
 @dataclass(frozen=True, slots=True)
 class LostRequest:
-    """A request that is lost."""
-
     at: float
     """When it was lost, in seconds since the drill began."""
     number: int
@@ -122,8 +111,6 @@ class LostRequest:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The requests of a part of the drill."""
-
     name: str
     begin: float
     seconds: float
@@ -135,8 +122,6 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the requests of a report became."""
-
     requests: int
     rejected: int
     findings: Sequence[LostRequest] = field(default_factory=tuple)
@@ -146,7 +131,6 @@ class Verdict:
 
     @property
     def beyond(self) -> Sequence[LostRequest]:
-        """What was lost and not allowed to be."""
         return [one for one in self.findings if not one.allowed]
 
 
@@ -187,13 +171,11 @@ def _cause(answer: CheckedAnswer, report: DrillReport) -> str:
 
 
 def _during(report: DrillReport, answer: CheckedAnswer) -> FaultRecord | None:
-    """The latest fault that went on during a request."""
     found = [one for one in report.faults if one.begin <= answer.ended and answer.started <= one.end]
     return found[-1] if found else None
 
 
 def _spans(report: DrillReport, answers: Sequence[CheckedAnswer]) -> Iterator[Span]:
-    """Before the faults, during each, and after the last one."""
     last = max((one.ended for one in answers), default=0.0)
     first = min((one.begin for one in report.faults), default=last)
     healed = max((one.end for one in report.faults), default=last)
@@ -264,7 +246,6 @@ def _lines(report: DrillReport, judged: Verdict) -> Iterator[str]:
 
 
 def verdict_words(report: DrillReport, judged: Verdict) -> str:
-    """The last line."""
     if not report.faults:
         return "Nothing is proven: there was no fault."
     if is_proven(report, judged):

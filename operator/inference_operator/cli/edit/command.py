@@ -21,7 +21,6 @@ class NotEditedError(RefusedError):
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Edit the chosen resources; returns 1 if one is not edited, or the operator does not do what it should."""
     edits = [edit for part, edit in EDITS[options.edit].items() if getattr(options, "part", None) in (None, part)]
     unsure = f"Interrupted. Perhaps nothing has changed: `infd status {options.name}` shows it."
     command = ClusterCommand(options, interrupted=edits[0].interrupted or unsure)
@@ -34,7 +33,6 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 
 async def _chosen(cluster: KubeCluster, options: argparse.Namespace) -> Sequence[Ref]:
-    """The resources, those of which a chosen part is vulnerable first."""
     found = await resources(cluster, options)
     if not found:
         print(none_of(INFERENCE_DEPLOYMENT, options))
@@ -102,7 +100,6 @@ class _Editor:
 
 
 async def edited(api: Api, body: Manifest, field_manager: str) -> Manifest:
-    """The resource after a server-side apply; raises `RefusedError` if it is refused."""
     ref, query = Ref.of(body), {"fieldManager": field_manager, "force": "true"}
     try:
         return await api.request("PATCH", ref.path, ref.kind, query=query, body=body)

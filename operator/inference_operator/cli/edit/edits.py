@@ -94,8 +94,6 @@ def _pausing(*, paused: bool) -> Edit:
 
 
 class Progress(Enum):
-    """How far the routers or engines of an InferenceDeployment are."""
-
     UNSEEN = auto()
     """The operator has not seen the last edit."""
     NONE = auto()
@@ -130,8 +128,6 @@ _LATEST = frozenset({Progress.LATEST, Progress.NONE})
 
 @dataclass(frozen=True, slots=True)
 class RenewedPart:
-    """Routers or engines."""
-
     name: str
     section: Sequence[str]
     """The section of the specification with their pod template."""
@@ -202,7 +198,6 @@ def is_paused(live: Manifest) -> bool:
 
 
 def _problem(live: Manifest) -> str:
-    """The message of Stalled, if waiting does not help; else empty."""
     condition = resource(live).status.condition(ConditionType.STALLED)
     return condition.message if condition and condition.status == "True" else ""
 
@@ -269,7 +264,6 @@ def _rolling(live: Manifest) -> Step:
 
 
 def _renew(part: RenewedPart) -> Edit:
-    """The edit that replaces pods that keep something of an earlier release."""
 
     def needless(live: Manifest) -> str:
         now = part.progress(live)

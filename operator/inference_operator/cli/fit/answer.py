@@ -36,8 +36,6 @@ UNITS = "WEIGHTS to KV: GiB of one GPU. CONCURRENCY: requests of the full contex
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether and how a model fits on one kind of GPU."""
-
     gpu: str
     fits: bool
     reason: str
@@ -93,7 +91,6 @@ class Answer:
 
 
 def answer_of_shape(facts: ModelFacts, kind: str, engine: EngineOnGpus, requested: SizingInputs) -> Answer:
-    """Whether the engine would start with exactly this shape."""
     shape, undivided = requested.requested_shape, unequal(requested)
     found = started_shape(engine, facts, shape).budget
     rule = engine.broken_rule(facts, shape) or (undivided.problem if undivided else None)
@@ -133,13 +130,11 @@ def _not_counted(missing: Sequence[str]) -> str:
 
 
 def answer_of_infeasible(offer: GpuOffer, infeasible: Infeasible) -> Answer:
-    """The answer if no plan fits, with the budget of the largest group of GPUs."""
     reason = f"{infeasible.problem} {infeasible.cure}"
     return Answer(offer.kind, fits=False, reason=reason, budget=infeasible.budget)
 
 
 def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
-    """The table, the reasons, and with `verbose` the memory of one GPU."""
     yield from table([HEAD, *(_row(one) for one in answers)])
     if any(one.budget for one in answers):
         yield UNITS
@@ -155,7 +150,6 @@ def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
 
 
 def _sibling_lines(answers: Sequence[Answer]) -> Iterator[str]:
-    """One line for each checkpoint that needs fewer GPUs of some kind."""
     for name in dict.fromkeys(name for one in answers for name in one.siblings):
         needs = (
             f"{one.siblings[name]} x {one.gpu}" + (f" in place of {own}" if own else "")

@@ -93,7 +93,6 @@ def _is_divided(sizes: ParallelSizes) -> bool:
 
 
 def lines(found: Sequence[Apart], asked: Asked, facts: ModelFacts) -> Iterator[str]:
-    """A table of all kinds, and why some would be refused."""
     if what := unsendable(facts):
         yield f"Prefill and decode are not apart: {what} are not sent from engine to engine."
     if not found:

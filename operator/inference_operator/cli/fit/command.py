@@ -49,7 +49,6 @@ from inference_operator.units import GIB
 USABLE_FRACTION = 0.98
 """CUDA reports this fraction of a nominal size, which is a whole number of GiB (RTX 4090: 23.5 of 24)."""
 USUAL_KINDS = ("T4", "L4", "A10G", "L40S", "RTX-4090", "A100-40GB", "A100-80GB", "H100-80GB", "H200", "B200")
-"""GPUs to try if `--gpu` is not given."""
 NVLINK_FROM_GIB, NVLINK_40GB = 70, (38, 41)
 """GPUs of these sizes mostly have NVLink: A100-40GB, and all with 80 GB or more."""
 
@@ -139,7 +138,6 @@ def _siblings(options: argparse.Namespace, engine: Engine) -> Iterator[tuple[str
 
 
 def _name(options: argparse.Namespace) -> str:
-    """The repository or file that `--model` names; empty without it."""
     return (options.model or "").removeprefix("hf://")
 
 
@@ -148,7 +146,6 @@ def _requested(options: argparse.Namespace, shape: Shape) -> SizingInputs:
 
 
 def _on_gpus(options: argparse.Namespace, engine: Engine) -> OnGpus:
-    """The engine of the version that is asked for, on the GPUs of an offer."""
     return lambda offer: engine.on_gpus(f"engine:{options.engine_version}" if options.engine_version else "", offer)
 
 
@@ -209,7 +206,6 @@ def _quantization(name: str) -> Quantization | None:
 
 
 def _exact_offer(options: argparse.Namespace) -> GpuOffer:
-    """The GPU of `--gpu-memory-gib`, of the kind of `--gpu` if that is given."""
     memory = options.gpu_memory_gib
     memory *= USABLE_FRACTION if memory == int(memory) else 1.0
     if options.gpu:

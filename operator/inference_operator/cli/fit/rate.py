@@ -24,8 +24,6 @@ DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A rate of requests with their lengths and latencies."""
-
     rate: float
     """Requests in a second."""
     load: Load
@@ -50,7 +48,6 @@ def asked_rate(options: argparse.Namespace) -> Asked | None:
 
 
 def prices(texts: Sequence[str]) -> dict[str, float]:
-    """Prices by the names of kinds; raises `UsageError` for anything else."""
     found = {}
     for text in texts:
         name, _, amount = text.partition("=")

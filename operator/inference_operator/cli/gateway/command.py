@@ -68,7 +68,6 @@ def show(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 
 async def values_of(cluster: KubeCluster, namespace: str, gateway: str) -> Mapping[str, str]:
-    """Where a gateway sends the requests for each name."""
     held = await cluster.get(Ref(CONFIG_MAP, namespace, model_list_name(gateway)))
     return listed(str(mapping(held or {}, "data").get(ADVERTISED, "")))
 

@@ -62,7 +62,6 @@ READERS: Mapping[tuple[str, str], Reader] = {
     (DEPLOYMENT.api_version, DEPLOYMENT.name): from_deployment,
     **{(version, KSERVE_KIND): from_llm_inference_service for version in KSERVE_VERSIONS},
 }
-"""How objects are read, by apiVersion and kind."""
 KINDS: Mapping[str, Sequence[Kind]] = {
     "model": [Kind(KUBEAI_VERSION, KUBEAI_KIND)],
     "deployment": [DEPLOYMENT],
@@ -72,7 +71,6 @@ KINDS: Mapping[str, Sequence[Kind]] = {
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Print the manifests; returns 1 if one could not be made."""
     if bool(options.object) == bool(options.filename):
         raise UsageError("Write either KIND/NAME or -f FILE.")
     found = read_objects(options.filename) if options.filename else [_of_cluster(options)]
@@ -112,7 +110,6 @@ def _imported(one: Manifest, read: Reader, label: str) -> Manifest:
 
 
 def _is_refused(made: Manifest) -> bool:
-    """Whether the API server would refuse a manifest; if so, the reason is printed."""
     raw = {**made, "metadata": {**made["metadata"], "uid": "", "generation": 1}}
     found = resource(raw).spec
     refusal = found if isinstance(found, Refusal) else model_source(found.model.source)

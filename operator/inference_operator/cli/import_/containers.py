@@ -86,7 +86,6 @@ def serve_arguments(command: Sequence[str], args: Sequence[str]) -> list[str] | 
 
 
 def take_container(origin: ForeignObject, draft: Draft, path: Path, pod: Path) -> ImportedArguments | None:
-    """Take over a container of vLLM, and return its arguments; None if its command cannot be read."""
     command, args = (_words(origin.look(list, *path, part)) for part in ("command", "args"))
     found = serve_arguments(command, args)
     if found is None:
@@ -109,7 +108,6 @@ def take_container(origin: ForeignObject, draft: Draft, path: Path, pod: Path) -
 
 
 def put_arguments(draft: Draft, words: Sequence[str]) -> ImportedArguments:
-    """Write what follows `vllm serve` into the draft, and note what is left."""
     found = ENGINES[VLLM].imported(words)
     for field, value in found.fields.items():
         draft.put(field, value)
@@ -207,7 +205,6 @@ def _why_no_variable(one: object) -> str:
 
 
 def _take_resources(origin: ForeignObject, draft: Draft, path: Path) -> None:
-    """Take over CPU and memory; the number of GPUs is computed."""
     computed = "the number of GPUs is computed: `spec.parallelism.tensor` sets it."
     for kind in ("requests", "limits"):
         kept = {}

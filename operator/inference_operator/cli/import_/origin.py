@@ -46,8 +46,6 @@ MOST_DEPTH = 40
 
 @dataclass(slots=True)
 class ForeignObject:
-    """The fields of an object, and what was taken of them."""
-
     manifest: Manifest
     _used: set[Path] = field(default_factory=set)
     _left: dict[Path, str] = field(default_factory=dict)
@@ -73,12 +71,10 @@ class ForeignObject:
         return None if _is_default(path, value) else value
 
     def leave(self, why: str, *path: str | int) -> None:
-        """Note why a field is not taken over, if it is there and was not taken."""
         if path not in self._used and self.look(object, *path) is not None:
             self._left[path] = why
 
     def report(self) -> Iterator[tuple[str, str]]:
-        """Each field that was not taken over, by its path, with the reason."""
         for path, why in self._rest(self.manifest, (), 0):
             if not _is_bookkeeping(path):
                 yield _shown(path), why
@@ -124,7 +120,6 @@ class Draft:
     """Fields of the other object, each with why it is not in the manifest, or what was assumed."""
 
     def put(self, path: str, value: object) -> None:
-        """Set a field below `spec`, unless the value is None or empty."""
         if value is None or value in ("", [], {}):
             return
         *parents, last = path.split(".")

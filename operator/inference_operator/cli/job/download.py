@@ -17,7 +17,6 @@ from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, 
 
 
 def run(options: argparse.Namespace, _: object) -> int:
-    """Print the result as JSON; returns 1 if the model or adapter could not be downloaded."""
     result, text = _adapter(options) if options.adapter else _model(options)
     if options.to:
         options.to.write_text(text, encoding="utf-8")

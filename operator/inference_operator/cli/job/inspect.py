@@ -32,7 +32,6 @@ class _TimeIsUpError(Exception):
 
 
 def run(options: argparse.Namespace, _: object) -> int:
-    """Print what the model's files contain; returns 1 if they cannot be used."""
     inspection = _inspection(options)  # imports are before the time limit: the hub's client reports an interrupted one
     try:
         with _alarm(options.time_limit):
@@ -126,7 +125,6 @@ def _rows(model: Entry, facts: ModelFacts) -> Iterator[str]:
 
 @contextmanager
 def _alarm(seconds: int) -> Iterator[None]:
-    """Raise `_TimeIsUpError` in the body when the time has passed."""
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise _TimeIsUpError

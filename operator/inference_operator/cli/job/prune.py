@@ -10,7 +10,6 @@ from inference_operator.model_files.uses import Uses, parsed_adapter_use, parsed
 
 
 def run(options: argparse.Namespace, _: object) -> int:
-    """Delete what is not named, and print the sum as JSON."""
     adapters = tuple(parsed_adapter_use(text) for text in options.keep_adapter) if options.adapters else None
     uses = Uses(tuple(parsed_use(text) for text in options.keep), frozenset(options.keep_kernels), adapters)
     report = prune(options.cache, uses, now=time.time(), dry_run=options.dry_run)

@@ -6,7 +6,6 @@ from inference_operator.cli.options import add_connection
 from inference_operator.cli.parser import examples
 
 TAIL = 200
-"""Default of --tail, for each container."""
 
 
 def add_arguments(logs: argparse.ArgumentParser) -> None:

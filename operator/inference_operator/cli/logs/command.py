@@ -29,7 +29,6 @@ NOISE = re.compile(
     r"|\d{1,3}%\|[^|]*\|\s*\d"  # tqdm
     r"|\d{1,3}% Completed \|"
 )
-"""Lines that say nothing about the service."""
 
 
 _HAPROXY = re.compile(r"^\[(?:NOTICE|WARNING|ALERT)\]\s+\(\d+\) : ")
@@ -40,8 +39,6 @@ _TWIN_LINES = 16
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of a container's log."""
-
     at: str
     """Its time as the kubelet writes it (RFC 3339 with nanoseconds, in UTC), which sorts as text."""
     source: str
@@ -50,7 +47,6 @@ class LogLine:
 
 
 def log_lines(log: str, source: str) -> Iterator[LogLine]:
-    """The lines of a log with times."""
     for line in log.split("\n"):
         at, _, text = line.partition(" ")
         if at:
@@ -63,7 +59,6 @@ def merged(lines: Iterable[LogLine]) -> list[LogLine]:
 
 
 def is_noise(line: LogLine) -> bool:
-    """Whether a line says nothing about the service."""
     return NOISE.search(line.text) is not None
 
 
@@ -81,10 +76,7 @@ def tail(lines: Sequence[LogLine], count: int, *, verbose: bool) -> Sequence[Log
 
 @dataclass(slots=True)
 class Folding:
-    """Prints lines without noise, over several readings."""
-
     verbose: bool = False
-    """Whether nothing is left out."""
     left_out: int = 0
     _unmatched: dict[str, deque[tuple[bool, str]]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=_TWIN_LINES))
@@ -120,7 +112,6 @@ class Folding:
         return False
 
     def rest(self) -> Iterator[str]:
-        """The count of the last line's repeats, if there were any."""
         if self._repeats:
             times = "time" if self._repeats == 1 else "times"
             yield f"{self._last[0]}  (the line before came {self._repeats:,} more {times})"
@@ -137,20 +128,15 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container of a pod whose log can be read."""
-
     pod: str
     name: str
     has_run: bool
-    """Whether it has a former run."""
     source: str
-    """Its name before each line."""
     has_failed: bool = False
     """Whether its last run ended with an error of its own."""
     has_served: bool = False
     """Whether its pod is ready, or has been before."""
     role: str = ""
-    """The role that it belongs to."""
 
 
 def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
@@ -182,7 +168,6 @@ def _has_failed(status: Manifest) -> bool:
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print the logs; returns 1 if there are none."""
 
     async def read(api: Api, cluster: KubeCluster, live: Manifest) -> int:
         return await _Reader(api, cluster, options, resource(live), engines).run()
@@ -198,7 +183,6 @@ class _Reader:
     found: Resource
     engines: EngineRegistry
     seen: dict[str, str] = field(default_factory=dict)
-    """The time of the last line of each container."""
 
     async def run(self) -> int:
         folding = Folding(verbose=self.options.verbose)
@@ -252,7 +236,6 @@ class _Reader:
             size *= MORE
 
     async def _log(self, one: Container, *, previous: bool, window: Mapping[str, str]) -> str:
-        """A part of a log; empty where there is none."""
         path = f"{Ref(POD, self.options.namespace, one.pod).path}/log"
         query = {"container": one.name, "timestamps": "true", **window, **({"previous": "true"} if previous else {})}
         try:

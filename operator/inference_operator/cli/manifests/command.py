@@ -77,7 +77,6 @@ def key_line(user: str, key: str) -> str:
 
 
 def print_marks(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
-    """Print the mark of each user of a keys file, as routers compute it."""
     lines = (
         re.fullmatch(rf"\s*({_USER.pattern})\s*:\s*([0-9A-Fa-f]{{64}})(\s*priority=(High|Low))?\s*", line)
         for line in sys.stdin

@@ -8,7 +8,6 @@ from inference_operator.engines.registry import EngineRegistry
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print the rules; raises `UsageError` if no name contains the word."""
     word = options.word.lower().replace("_", "-")
     rules = [rule for rule in engines[options.engine].option_rules if word in rule.name.lower().replace("_", "-")]
     if not rules:

@@ -108,7 +108,6 @@ _DRY = {"dryRun": "All", "fieldValidation": "Strict"}
 _UNTYPED = "failed to create typed patch object"
 """Server-side apply's answer to a field that the schema does not have, with HTTP status 500 (Kubernetes 1.36)."""
 _OF_USERS = ("namespace", "name", "labels", "annotations")
-"""Metadata that a file may have."""
 
 
 def last_applied(live: Manifest | None) -> Manifest | None:
@@ -135,7 +134,6 @@ def merge_patch(before: Mapping[str, object], wanted: Mapping[str, object], live
 
 
 def _content(resource: Manifest) -> Manifest:
-    """The parts that an apply compares."""
     meta = mapping(resource, "metadata")
     kept = {name: mapping(meta, name) for name in ("labels", "annotations") if mapping(meta, name)}
     kept = {name: {key: value for key, value in part.items() if key != LAST_APPLIED} for name, part in kept.items()}

@@ -33,8 +33,6 @@ HEAD = ("NAME", "GPU", "TENSOR", "PIPELINE", "GPUS", "CONTEXT", "SEQS", "USED", 
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """The result of planning one resource."""
-
     name: str
     """With the namespace as prefix, if the file has one."""
     refused: bool
@@ -42,11 +40,8 @@ class Planning:
     """The sizes in a sentence, or why the resource is rejected."""
     plan: Plan | None
     model: str = ""
-    """The model and where its facts come from."""
     rights: tuple[Requirement, ...] = ()
-    """The rights that the resource requires of its writer."""
     mistakes: tuple[Refusal, ...] = ()
-    """What is wrong with a rejected resource."""
     engine: str = ""
     """Kind of the engine; empty if the resource is rejected."""
     notices: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +77,6 @@ def _shown(fields: Manifest) -> Manifest:
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Plan every resource of the files; returns 1 if one of them is rejected."""
     if options.in_namespace and not options.diff:
         raise UsageError("--namespace: only with --diff.")
     if options.diff:
@@ -154,7 +148,6 @@ def _planning(
 
 
 def _change(live: PinnedPlan | None, new: PinnedPlan) -> str:
-    """What becomes of the plan that runs, in a sentence; empty without one."""
     if live is None:
         return ""
     now, then = _sizes(live.plan), _sizes(new.plan)
@@ -168,7 +161,6 @@ def _change(live: PinnedPlan | None, new: PinnedPlan) -> str:
 
 
 def _sizes(plan: Plan) -> str:
-    """GPUs and parallel sizes of one engine, in words."""
     return f"{plan.gpus_per_replica} x {plan.gpu or plan.device} ({plan.parallel.words})"
 
 
@@ -250,7 +242,6 @@ def _memory(name: str, plan: Plan) -> Iterator[str]:
 
 
 def render(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print the objects of every resource of the files; returns 1 if one of them is rejected."""
     settings, model, status = settings_with(options.gpu), model_of(options.model), 0
     made: list[Manifest] = []
     for document in documents(options.filename):

@@ -26,8 +26,6 @@ answered 503, or reach nothing."""
 
 @dataclass(frozen=True, slots=True)
 class RoleConsequence:
-    """What becomes of the engines of one role."""
-
     name: str
     engines_before: int
     engines_after: int
@@ -40,7 +38,6 @@ class RoleConsequence:
     strategy: str = ""
     """`Surge` or `Replace`; empty if none is replaced."""
     why: str = ""
-    """Why this strategy."""
     start_seconds: float | None = None
     """A start as measured; None if none was measured."""
     requests: str = NO_LOSS
@@ -94,8 +91,6 @@ class RoleConsequence:
 
 @dataclass(frozen=True, slots=True)
 class Consequences:
-    """The consequences of a prediction."""
-
     roles: tuple[RoleConsequence, ...] = ()
     routers: str = ""
     """What becomes of the routers, in a sentence; empty without a decision about them."""
@@ -156,7 +151,6 @@ def _of_role(before: Inputs, role: Role, held: int) -> RoleConsequence:
 
 
 def _fate(ready: int, start: float | None, holds: int, *, surges: bool) -> str:
-    """What becomes of requests while engines are replaced."""
     if surges or ready > 1:
         return NO_LOSS
     return HELD if start is not None and start <= holds else UNANSWERED

@@ -34,7 +34,6 @@ from inference_operator.sentences import counted
 from inference_operator.views.raw import mapping
 
 MOST_FIELDS = 12
-"""Of one object on the screen."""
 CREATE, CHANGE, DELETE = "create", "change", "delete"
 MARKS = {CREATE: ("+", "green"), CHANGE: ("~", "yellow"), DELETE: ("-", "red")}
 CURE = (
@@ -59,19 +58,14 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """The predicted change of one object."""
-
     action: str
     kind: str
     name: str
     fields: tuple[FieldChange, ...] = ()
-    """Of an object that is changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The predicted change of one resource."""
-
     namespace: str
     name: str
     refusal: str = ""
@@ -83,7 +77,6 @@ class Difference:
     waits: str = ""
     """What has to end before the operator decides more, in sentences; empty if nothing has to."""
     notes: tuple[str, ...] = ()
-    """What is assumed, in sentences."""
 
     def document(self) -> Manifest:
         roles = [{**document(one), "seconds": one.seconds} for one in self.consequences.roles]
@@ -102,7 +95,6 @@ class Difference:
 
 
 def run_diff(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Show the difference of every resource of the files; returns 1 if one of them is refused."""
     found = documents(options.filename)
     namespace = options.in_namespace or namespace_of_context(options)
 
@@ -185,7 +177,6 @@ def _change(write: PredictedWrite) -> ObjectChange:
 
 
 def _show(differences: Sequence[Difference]) -> None:
-    """Print differences for people: refusals on standard error."""
     for one in differences:
         if one.refusal:
             print(harmless(f"{one.namespace}/{one.name}: {one.refusal}"), file=sys.stderr)
@@ -194,7 +185,6 @@ def _show(differences: Sequence[Difference]) -> None:
 
 
 def screen(shown: Difference) -> Group:
-    """The text of one difference that is not refused: what is written, and then what follows from it."""
     return Group(*_lines(shown))
 
 
@@ -258,4 +248,3 @@ def _text(value: object) -> str:
 
 
 MOST_CHARACTERS = 60
-"""Of a value."""

@@ -47,8 +47,6 @@ _NEW_UID = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True, slots=True)
 class PredictedWrite:
-    """What becomes of one object."""
-
     ref: Ref
     live: Manifest | None
     """None: it is created."""
@@ -61,9 +59,7 @@ class Prediction:
     """What the operator decides and writes until it waits for something."""
 
     outcome: Outcome
-    """The last decision."""
     inputs: Inputs
-    """The observations after the writes."""
     writes: tuple[PredictedWrite, ...]
     """In the order of the first write of each object."""
     lookups: tuple[Lookup, ...]
@@ -91,7 +87,6 @@ def prediction(inputs: Inputs) -> Prediction:
 
 
 def _after(children: Mapping[Ref, Manifest], due: list[Change]) -> Mapping[Ref, Manifest]:
-    """The children after the writes of a round."""
     result = dict(children)
     for change in due:
         if isinstance(change, Apply):

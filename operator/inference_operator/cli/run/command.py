@@ -49,7 +49,6 @@ next time."""
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Create the resource and wait; returns 1 if it will not serve."""
     manifest, gateway = smallest_manifest(options), gateway_manifest(options)
     if options.dry_run:
         print(manifests_text([manifest, *([gateway] if gateway else [])], options.output))
@@ -230,7 +229,6 @@ def smallest_manifest(options: argparse.Namespace) -> Manifest:
 
 
 def gateway_manifest(options: argparse.Namespace) -> Manifest | None:
-    """A ModelGateway for all models of the namespace, if one is asked for."""
     metadata = {"name": options.gateway, "namespace": options.namespace}
     return (
         {"apiVersion": API_VERSION, "kind": MODEL_GATEWAY.name, "metadata": metadata, "spec": {}}

@@ -85,7 +85,6 @@ def _traffic(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 async def _rows(found: AsyncIterator[Reading]) -> AsyncIterator[Sequence[TrafficRow]]:
-    """The numbers of resources that were there at both of two readings."""
     async for reading in found:
         at, both = datetime.now(UTC), [(now, reading.before.get(uid)) for uid, now in reading.now.items()]
         rows = [traffic_row(now, before, elapsed=reading.elapsed, at=at) for now, before in both if before]

@@ -31,15 +31,11 @@ _STARTS = "starts"
 
 @dataclass(frozen=True, slots=True)
 class PodLine:
-    """One pod."""
-
     name: str
     state: str
-    """What it does, or its problem."""
     ready: bool
     node: str
     seconds: int | None
-    """Its age; None if it is unknown."""
     requests: str = ""
     """Requests that it computes and that wait in it; empty if they are not reported."""
     template: str = ""
@@ -48,14 +44,11 @@ class PodLine:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The requests of a resource, as its routers show them."""
-
     running: int
     queued: int
     held: int
     """Requests that wait in routers while no engine is ready."""
     requests: int
-    """Those since the routers started."""
     per_second: float | None = None
     first_byte_half: float | None = None
     """Seconds to the first byte of a stream that half of the requests keep."""
@@ -65,8 +58,6 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """The facts about one resource."""
-
     namespace: str
     name: str
     model: str
@@ -91,13 +82,11 @@ class StatusReport:
     routers: tuple[PodLine, ...]
     traffic: Traffic | None
     no_traffic: str
-    """Why no router tells of it; empty if one does."""
     scaling: tuple[str, ...]
     adapters: tuple[tuple[str, str, str, str], ...]
     """Name, phase, engines that have it, and message of each."""
     events: tuple[LiveEvent, ...]
     gateways: tuple[str, ...]
-    """ModelGateways that serve it too."""
 
 
 def status_report(
@@ -184,7 +173,6 @@ def _engines(now: LiveResource, at: datetime) -> Iterator[PodLine]:
 
 
 def _step(pod: PodView, status: Status) -> str:
-    """The step of a pod, if its start is the one in the status; else empty."""
     step = sentence(status.startup) if status.startup and status.startup.pod == pod.name else ""
     return step.removeprefix(f"Pod {pod.name} ").removesuffix(".")
 
@@ -220,7 +208,6 @@ def _traffic(now: LiveResource, before: LiveResource | None, elapsed: float) -> 
 
 
 def _no_traffic(now: LiveResource) -> str:
-    """Why no router tells of its traffic."""
     spec, routers = now.found.spec, now.routers
     if isinstance(spec, Spec) and spec.router.strategy is RouterStrategy.EXTERNAL:
         return "`router.strategy` is External, so no router of the operator counts requests"
@@ -232,7 +219,6 @@ def _no_traffic(now: LiveResource) -> str:
 
 
 def _grown(before: Histogram | None, now: Histogram | None) -> Histogram | None:
-    """The observations between two readings; None if there are none."""
     if before is None or now is None or before.bounds != now.bounds:
         return None
     counts = tuple(new - old for old, new in zip(before.counts, now.counts, strict=True))
@@ -284,5 +270,4 @@ def words_of(seconds: int | None) -> str:
 
 
 def event_age(event: LiveEvent, at: datetime) -> str:
-    """How long ago an Event happened last; empty if it does not tell."""
     return words_of(_age(timestamp(event.at), at))

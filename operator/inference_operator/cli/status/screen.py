@@ -50,7 +50,6 @@ TABLES = ("table", "wide")
 
 
 def can_watch(options: argparse.Namespace) -> None:
-    """Raise `UsageError` if the command shall show something live and cannot."""
     if options.watch and (options.output not in TABLES or not sys.stdout.isatty()):
         raise UsageError("--watch needs a terminal, and a table as output.")
 
@@ -143,7 +142,6 @@ def _router(name: str, pod: PodLine) -> Iterator[Text]:
 
 
 def _cells(pod: PodLine, *texts: str) -> Iterator[Text]:
-    """The cells of a pod's row; its state, the second one, has a colour."""
     return (Text(text, style=GOOD if column == 1 and pod.ready else "") for column, text in enumerate(texts))
 
 

@@ -14,14 +14,11 @@ from inference_operator.cli.status.report import Traffic, status_report
 from inference_operator.cli.status.screen import DIM
 
 MOST_NAMES = 3
-"""Names that a note has."""
 COLUMNS = ("NAME", "ENGINES", "REQ/S", "RUN", "WAIT", "TTFT50", "TTFT95", "TOK/S", "KV")
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficRow:
-    """The numbers of one resource; None: not reported."""
-
     namespace: str
     name: str
     engines_ready: str
@@ -35,7 +32,6 @@ class TrafficRow:
     kv_cache_usage: float | None
     """Used part of the KV cache of the fullest engine, from 0 to 1."""
     no_traffic: str = ""
-    """Why no router reports its traffic; empty if one does."""
 
     @property
     def cells(self) -> Sequence[str]:
@@ -96,7 +92,6 @@ def lines(rows: Sequence[TrafficRow], *, with_namespace: bool) -> Iterator[Seque
 
 
 def notes(rows: Sequence[TrafficRow]) -> Iterator[str]:
-    """Why numbers are missing, each cause once."""
     names: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
         names.setdefault(row.no_traffic, []).append(row.name)

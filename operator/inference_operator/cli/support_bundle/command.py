@@ -39,8 +39,6 @@ READABLE_BY_OWNER = 0o600
 
 @dataclass(frozen=True, slots=True)
 class BundleFile:
-    """One file of the archive."""
-
     path: str
     text: str
 
@@ -89,8 +87,6 @@ NODE_PARTS = ("allocatable", "capacity", "conditions", "nodeInfo")
 
 
 class BundleReader:
-    """Reads the members."""
-
     def __init__(self, api: Api, cluster: KubeCluster, namespace: str, name: str, engines: EngineRegistry) -> None:
         self._api = api
         self._cluster = cluster
@@ -131,7 +127,6 @@ class BundleReader:
             return ()
 
     async def _resources(self) -> None:
-        """Resources, their children, pods, logs and Events."""
         selector = f"{NAME_LABEL}={self._name}" if self._name else NAME_LABEL
         for one in await self._list(INFERENCE_DEPLOYMENT, self._namespace):
             if self._name in {"", name_of(one)}:
@@ -225,7 +220,6 @@ SUFFIX = ".tar.gz"
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """List the members, and write them; returns 1 if the answer is no."""
     may_ask = sys.stdin.isatty() and sys.stdout.isatty()
     if not (options.yes or options.dry_run or may_ask):
         raise UsageError("Without a terminal, add --yes to write, or --dry-run to see the list.")
