@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import yaml
 
 from inference_operator.api.status import json_name
+from inference_operator.cli.parser import harmless
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 
 _Shown = TypeVar("_Shown")
@@ -69,6 +70,15 @@ def dumped(shown: object, form: str) -> str:
     if form == "name":
         return "\n".join(f"{NAME}{one['name']}" for one in (found if isinstance(found, list) else [found]))
     return manifest_text({"items": found} if isinstance(found, list) else found, form)
+
+
+TABLES = ("table", "wide")
+"""Formats for people; the others are for programs."""
+
+
+def print_found(found: object, form: str, lines: Iterable[str]) -> None:
+    """Print what a command found: for people these lines, for programs the object or list."""
+    print(harmless("\n".join(lines)) if form in TABLES else dumped(found, form))
 
 
 def manifest_text(shown: object, form: str) -> str:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.engine import EngineSpec
@@ -27,7 +27,7 @@ from inference_operator.cli.cache.jobs import (
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.options import token_reference
-from inference_operator.cli.output import Columns, dumped, table, table_of
+from inference_operator.cli.output import Columns, print_found, table_of
 from inference_operator.cli.parser import EXIT_NOT_FOUND, RefusedError, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.download import Download
@@ -37,7 +37,7 @@ from inference_operator.jobs.result import Failure
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CLAIM, CONFIG_MAP, POD, Key, Manifest, Owner, Ref
-from inference_operator.model_files.pruning import PruneReport, parsed_report
+from inference_operator.model_files.pruning import Item, PruneReport, parsed_report
 from inference_operator.model_files.uses import COMMAND, claim_uses, record_claim, record_commit, record_model
 from inference_operator.models.source import DOWNLOADED, model_source
 from inference_operator.objects.names import MANAGED_BY_LABEL
@@ -61,12 +61,8 @@ def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
         return models_on_claims(found.resources, found.records, found.jobs, steps)
 
     models = ClusterCommand(options).run(work)
-    if options.output != "table":
-        print(dumped(models, options.output))
-    elif not models:
-        print(f"No model is on a claim {f'in the namespace {namespace}' if namespace else 'in any namespace'}.")
-    else:
-        print(harmless("\n".join(table_of(COLUMNS, models))))
+    none = f"No model is on a claim in {f'the namespace {namespace}' if namespace else 'any namespace'}."
+    print_found(models, options.output, table_of(COLUMNS, models) if models else [none])
     return 0
 
 
@@ -77,6 +73,14 @@ COLUMNS: Columns[OnClaim] = {
     "SIZE": lambda one: _gib(one.size_bytes) if one.size_bytes else "-",
     "USED BY": lambda one: ",".join(one.used_by) or "-",
     "STATE": lambda one: one.state,
+}
+
+
+ITEMS: Columns[Item] = {
+    "ON THE CLAIM": lambda one: one.what,
+    "STATE": lambda one: one.state,
+    "SIZE": lambda one: _gib(one.size_bytes),
+    "ACTION": lambda one: f"{one.action}: {one.why}",
 }
 
 
@@ -174,7 +178,7 @@ def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
     ref, ended, report = command.run(work)
     if report is None:
         raise RefusedError(f"Job {ref.name} failed: {ended.message or 'it ended without a result.'}")
-    _print_report(report, options.output)
+    print_found(report, options.output, _lines(report))
     return 0
 
 
@@ -187,17 +191,12 @@ async def _forget(cluster: KubeCluster, claim: str, records: Sequence[Manifest],
             await delete(cluster, Ref(CONFIG_MAP, record["metadata"]["namespace"], record["metadata"]["name"]))
 
 
-def _print_report(report: PruneReport, output: str) -> None:
-    if output != "table":
-        print(dumped(report, output))
-        return
-    rows = [(one.what, one.state, _gib(one.size_bytes), f"{one.action}: {one.why}") for one in report.items]
-    if rows:
-        print(harmless("\n".join(table([("ON THE CLAIM", "STATE", "SIZE", "ACTION"), *rows]))))
+def _lines(report: PruneReport) -> Iterator[str]:
+    if report.items:
+        yield from table_of(ITEMS, report.items)
     else:
-        print("The log of the Job's pod cannot be read, or nothing is on the claim.")
-    verb = "Would free" if report.dry_run else "Freed"
-    print(f"{verb} {_gib(report.freed_bytes)}.")
+        yield "The log of the Job's pod cannot be read, or nothing is on the claim."
+    yield f"{'Would free' if report.dry_run else 'Freed'} {_gib(report.freed_bytes)}."
 
 
 def _say(line: str) -> None:

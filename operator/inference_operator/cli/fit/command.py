@@ -20,7 +20,7 @@ from inference_operator.cli.fit.apart import lines as apart_lines
 from inference_operator.cli.fit.rate import Asked, asked_rate, prices
 from inference_operator.cli.fit.rate import document as rate_document
 from inference_operator.cli.fit.rate import report as rate_report
-from inference_operator.cli.output import dumped
+from inference_operator.cli.output import print_found
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
@@ -63,11 +63,9 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if (asked := asked_rate(options)) is not None:
         return _for_rate(options, asked, engine)
     answers = list(_answers(options, engine))
-    if options.output == "table":
-        print("\n".join(report(answers, verbose=options.verbose)))
-    else:
-        documents = [answer.document() for answer in answers]
-        print(dumped(documents if options.gpu_memory_gib is None else documents[0], options.output))
+    documents = [answer.document() for answer in answers]
+    found = documents if options.gpu_memory_gib is None else documents[0]
+    print_found(found, options.output, report(answers, verbose=options.verbose))
     return int(not any(answer.fits for answer in answers))
 
 
@@ -93,13 +91,10 @@ def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
     plans = by_cost(plans)
     sending = plans if engine.can_transfer and not (shape.speculation or shape.kv_offload_gib or shape.adapters) else []
     others = {one.gpu: one for plan in sending if (one := apart(facts, plan, asked, on_gpus, inputs))}
-    if options.output == "table":
-        report_lines = rate_report(plans, asked, refused, plot=options.plot)
-        print("\n".join([*report_lines, *apart_lines(list(others.values()), asked, facts)]))
-    else:
-        apart_of = {kind: {"disaggregation": one.document(asked)} for kind, one in others.items()}
-        documents = [rate_document(plan, asked) | apart_of.get(plan.engine.offer.kind, {}) for plan in plans]
-        print(dumped(documents, options.output))
+    lines = (*rate_report(plans, asked, refused, plot=options.plot), *apart_lines([*others.values()], asked, facts))
+    apart_of = {kind: {"disaggregation": one.document(asked)} for kind, one in others.items()}
+    documents = [rate_document(plan, asked) | apart_of.get(plan.engine.offer.kind, {}) for plan in plans]
+    print_found(documents, options.output, lines)
     return int(not plans)
 
 

@@ -1,14 +1,14 @@
 """`infd gateway list` and `status`: the gateways of a namespace or of the cluster, and the names of one."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from inference_operator.api.model_gateway import MODEL_GATEWAY_API, ModelGatewaySpec, ModelGatewayStatus
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource
 from inference_operator.cli.cluster_command import ClusterCommand, none_of
-from inference_operator.cli.output import Columns, manifest_text, table, table_of
-from inference_operator.cli.parser import EXIT_REFUSED, harmless
+from inference_operator.cli.output import Columns, print_found, table, table_of
+from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.controller.cluster import ForbiddenError, NotFoundError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.gateway.names import holder_of, listed
@@ -28,19 +28,21 @@ def list_gateways(options: argparse.Namespace, _: EngineRegistry) -> int:
         return [MODEL_GATEWAY_API.parse(live) async for live in cluster.each(MODEL_GATEWAY, namespace=namespace)]
 
     found = sorted(ClusterCommand(options).run(read), key=lambda one: (one.key.namespace, one.key.name))
-    if options.output != "table":
-        print(manifest_text({"items": [_fields(one) for one in found]}, options.output))
-    elif found:
-        of_all: Columns[Gateway] = {"NAMESPACE": lambda one: one.key.namespace} if options.all_namespaces else {}
-        names = "{0.namespace}/{0.name}" if options.all_namespaces else "{0.name}"
-        said = [f"{names.format(one.key)}: {one.status.message}" for one in found if not _is_well(one)]
-        lines = table_of({**of_all, **COLUMNS}, found)
-        print(harmless("\n".join([*lines, *([""] if said else []), *said])))
-    else:
-        print(none_of(MODEL_GATEWAY, options))
+    lines = _lines(found, with_namespace=options.all_namespaces) if found else [none_of(MODEL_GATEWAY, options)]
+    print_found([_fields(one) for one in found], options.output, lines)
     return 0
 
 
+def _lines(found: Sequence[Gateway], *, with_namespace: bool) -> Iterator[str]:
+    yield from table_of({**(OF_ALL if with_namespace else {}), **COLUMNS}, found)
+    said = [one for one in found if not _is_well(one)]
+    yield from ("",) if said else ()
+    yield from (
+        f"{f'{one.key.namespace}/' if with_namespace else ''}{one.key.name}: {one.status.message}" for one in said
+    )
+
+
+OF_ALL: Columns[Gateway] = {"NAMESPACE": lambda one: one.key.namespace}
 COLUMNS: Columns[Gateway] = {
     "NAME": lambda one: one.key.name,
     "READY": lambda one: str(one.is_true(ConditionType.READY)),
@@ -57,13 +59,10 @@ def show(options: argparse.Namespace, _: EngineRegistry) -> int:
 
     found, values = ClusterCommand(options).run_for(options.name, read, MODEL_GATEWAY)
     names = {name: answerers(value) for name, value in values.items()}
-    if options.output != "table":
-        print(manifest_text({**_fields(found), "answeredBy": names}, options.output))
-    else:
-        rows = [("MODEL", "ANSWERED BY"), *names.items()]
-        head = [f"{found.key.name}: {found.status.reason or 'Unknown'}. {found.status.message or ''}".rstrip()]
-        urls = [one for one in (found.status.url, *found.status.external_urls) if one]
-        print(harmless("\n".join([*head, *urls, "", *table(rows)])))
+    head = f"{found.key.name}: {found.status.reason or 'Unknown'}. {found.status.message or ''}".rstrip()
+    urls = [one for one in (found.status.url, *found.status.external_urls) if one]
+    lines = [head, *urls, "", *table([("MODEL", "ANSWERED BY"), *names.items()])]
+    print_found({**_fields(found), "answeredBy": names}, options.output, lines)
     return 0 if found.is_true(ConditionType.READY) else EXIT_REFUSED
 
 

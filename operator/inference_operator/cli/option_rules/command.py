@@ -2,7 +2,7 @@
 
 import argparse
 
-from inference_operator.cli.output import dumped, table
+from inference_operator.cli.output import print_found, table
 from inference_operator.cli.parser import EXIT_NOT_FOUND, UsageError
 from inference_operator.engines.registry import EngineRegistry
 
@@ -15,9 +15,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
         raise UsageError(
             f"No argument or variable of {options.engine} is listed as `{options.word}`.{other}", EXIT_NOT_FOUND
         )
-    if options.output == "table":
-        rows = [(rule.name, rule.who, rule.note.replace("`", "")) for rule in rules]
-        print("\n".join(table([("NAME", "WHO MAY SET IT", "EFFECT, OR WHAT TO USE INSTEAD"), *rows])))
-    else:
-        print(dumped(rules, options.output))
+    rows = [(rule.name, rule.who, rule.note.replace("`", "")) for rule in rules]
+    lines = table([("NAME", "WHO MAY SET IT", "EFFECT, OR WHAT TO USE INSTEAD"), *rows])
+    print_found(rules, options.output, lines)
     return 0

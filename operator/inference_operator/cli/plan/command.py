@@ -15,7 +15,7 @@ from inference_operator.cli.arguments import settings_with
 from inference_operator.cli.files import documents, stored
 from inference_operator.cli.offline import model_of, name_of, offline_inputs, why_nothing
 from inference_operator.cli.operator_settings import LiveState
-from inference_operator.cli.output import dump, dumped, manifests_text, shown, table
+from inference_operator.cli.output import dump, manifests_text, print_found, shown, table
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.registry import EngineRegistry
@@ -108,14 +108,12 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
         )
         for document in documents(options.filename)
     ]
-    if options.output != "table":
-        print(dumped([planning.document() for planning in plannings], options.output))
-        return int(any(planning.refused for planning in plannings))
-    print(harmless("\n".join(_lines(plannings, verbose=options.verbose))))
-    for planning in plannings:
-        if planning.refused:
-            print(harmless(f"{planning.name}: {planning.message}"), file=sys.stderr)
-    return int(any(planning.refused for planning in plannings))
+    lines = _lines(plannings, verbose=options.verbose)
+    print_found([planning.document() for planning in plannings], options.output, lines)
+    refused = [planning for planning in plannings if planning.refused]
+    for planning in refused if options.output == "table" else ():
+        print(harmless(f"{planning.name}: {planning.message}"), file=sys.stderr)
+    return EXIT_REFUSED if refused else 0
 
 
 def _planning(

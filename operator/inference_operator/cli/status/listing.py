@@ -13,11 +13,11 @@ from inference_operator.api.resource import resource
 from inference_operator.api.status import json_name
 from inference_operator.cli.cluster_command import ClusterCommand, none_of, resources
 from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.output import Columns, dumped, table_of
-from inference_operator.cli.parser import UsageError, harmless
+from inference_operator.cli.output import TABLES, Columns, dumped, print_found, table_of
+from inference_operator.cli.parser import UsageError
 from inference_operator.cli.status.readings import BETWEEN_SECONDS, Reading, readings
 from inference_operator.cli.status.report import StatusReport, status_report, words_of
-from inference_operator.cli.status.screen import TABLES, can_watch, show, watch
+from inference_operator.cli.status.screen import can_watch, show, watch
 from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
@@ -40,20 +40,14 @@ def _list(options: argparse.Namespace) -> int:
         return await resources(cluster, options)
 
     found = ClusterCommand(options).run(read)
-    reports = _reports(found)
-    if options.output not in TABLES:
-        print(dumped([_fields(one) for one in reports], options.output))
-    elif reports:
-        print(harmless("\n".join(listed(reports, found, options))))
-    else:
-        print(_none(options))
+    print_found([_fields(one) for one in _reports(found)], options.output, _lines(found, options))
     return 0
 
 
 async def _screens(cluster: KubeCluster, options: argparse.Namespace) -> AsyncIterator[Text]:
     while True:
         found = await resources(cluster, options)
-        yield Text("\n".join(listed(_reports(found), found, options)) if found else _none(options))
+        yield Text("\n".join(_lines(found, options)))
         await asyncio.sleep(BETWEEN_SECONDS)
 
 
@@ -119,8 +113,11 @@ def _fields(one: StatusReport) -> Manifest:
     return {json_name(name): getattr(one, name) for name in names}
 
 
-def listed(reports: Sequence[StatusReport], found: Sequence[Manifest], options: argparse.Namespace) -> Iterator[str]:
-    yield from lines(reports, with_namespace=options.all_namespaces, wide=options.output == "wide")
+def _lines(found: Sequence[Manifest], options: argparse.Namespace) -> Iterator[str]:
+    if not found:
+        yield _none(options)
+        return
+    yield from lines(_reports(found), with_namespace=options.all_namespaces, wide=options.output == "wide")
     if line := progress_line(found):
         yield from ("", line)
 

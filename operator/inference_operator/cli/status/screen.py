@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from inference_operator.cli.output import TABLES
 from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.cli.status.report import PodLine, StatusReport, Traffic, event_age, words_of
 from inference_operator.sentences import counted
@@ -43,10 +44,6 @@ def show(shown: RenderableType) -> None:
     with to.capture() as captured:
         to.print(Harmless(shown))
     print("\n".join(line.rstrip(" ") for line in captured.get().splitlines()))
-
-
-TABLES = ("table", "wide")
-"""Formats for people; the others are for programs."""
 
 
 def can_watch(options: argparse.Namespace) -> None:

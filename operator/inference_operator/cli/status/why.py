@@ -14,8 +14,8 @@ from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.decision import ScalingSample
 from inference_operator.autoscaling.demand import Totals, scaling_sample
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
-from inference_operator.cli.output import document, dumped
-from inference_operator.cli.parser import EXIT_REFUSED, harmless
+from inference_operator.cli.output import document, print_found
+from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.cli.status.command import live_report
 from inference_operator.diagnosis.slowness import slow_causes
 from inference_operator.engines.registry import EngineRegistry
@@ -29,8 +29,7 @@ from inference_operator.views.samples import Samples, combined_samples
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     now, report = live_report(options, engines)
     lines = list(explanation(now))
-    as_text = options.output == "table"
-    print(harmless("\n".join(lines)) if as_text else dumped(document(report) | {"why": lines}, options.output))
+    print_found(document(report) | {"why": lines}, options.output, lines)
     return 0 if report.ready else EXIT_REFUSED
 
 

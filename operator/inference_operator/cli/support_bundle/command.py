@@ -20,7 +20,7 @@ from inference_operator.cli.doctor.command import findings
 from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, labels_of, name_of
 from inference_operator.cli.doctor.probe import probe_pod
 from inference_operator.cli.doctor.reading import CLUSTER_KINDS, LABELLED_KINDS, ClusterReader
-from inference_operator.cli.output import dumped, table
+from inference_operator.cli.output import print_found, table
 from inference_operator.cli.parser import RefusedError, UsageError
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
@@ -232,7 +232,8 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     members = ClusterCommand(options).run(read)
     stem = f"infd-support-{options.namespace}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     path = options.file or Path(f"{stem}{SUFFIX}")
-    _print_list(members, options.output)
+    lines = table([("FILE", "BYTES"), *((one.path, f"{one.size:,}") for one in members)])
+    print_found([{"path": one.path, "bytes": one.size} for one in members], options.output, lines)
     if options.dry_run:
         return 0
     if not options.yes and not asyncio.run(is_agreed(f"Write {path}?")):
@@ -240,10 +241,3 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     write(path, packed(members, stem))
     print(f"{path}: {len(members)} files. Look through it before you send it.", file=sys.stderr)
     return 0
-
-
-def _print_list(members: Sequence[BundleFile], form: str) -> None:
-    if form == "table":
-        print("\n".join(table([("FILE", "BYTES"), *((one.path, f"{one.size:,}") for one in members)])))
-    else:
-        print(dumped([{"path": one.path, "bytes": one.size} for one in members], form))
