@@ -113,13 +113,18 @@ async def live_of(cluster: KubeCluster, namespace: str, name: str, kind: Kind = 
     return live
 
 
+async def list_objects(
+    cluster: KubeCluster, kind: Kind, namespace: str | None = None, labels: str | None = None
+) -> list[Manifest]:
+    return [one async for one in cluster.each(kind, namespace=namespace, labels=labels)]
+
+
 async def resources(cluster: KubeCluster, options: argparse.Namespace) -> Sequence[Manifest]:
     """The resource that is named, or all of the namespace or of the cluster; raises `UsageError` without the former."""
     if options.name is not None:
         return [await live_of(cluster, options.namespace, options.name)]
     namespace = None if options.all_namespaces else options.namespace
-    labels = getattr(options, "selector", None)
-    return [live async for live in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace, labels=labels)]
+    return await list_objects(cluster, INFERENCE_DEPLOYMENT, namespace, getattr(options, "selector", None))
 
 
 def none_of(kind: Kind, options: argparse.Namespace) -> str:
@@ -200,7 +205,7 @@ async def found_settings(cluster: KubeCluster, namespace: str) -> FoundSettings:
 async def operators(cluster: KubeCluster) -> Sequence[Manifest] | None:
     """The Deployments of all operators, or of the one in its usual place; None without the right to read it."""
     try:
-        return [one async for one in cluster.each(DEPLOYMENT, labels=SELECTOR)]
+        return await list_objects(cluster, DEPLOYMENT, labels=SELECTOR)
     except ForbiddenError:
         try:
             own = await cluster.get(Ref(DEPLOYMENT, SYSTEM_NAMESPACE, "inference-operator"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from inference_operator.api.resource import Resource, resource
+from inference_operator.cli.cluster_command import list_objects
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
@@ -77,8 +78,8 @@ async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engines:
 
     async def read_pods() -> None:
         nonlocal is_forbidden
-        listed = cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")
-        pods.extend([view async for pod in listed if (view := _view(pod)) is not None])
+        views = await pods_of(cluster, namespace, f"{NAME_LABEL}={name}")
+        pods.extend(view for view in views if is_role(view.component) or view.component == ROUTER)
         for uid, answers in (await _pages(api, namespace, list(_with_metrics(pods)), programs)).items():
             pages[uid] = [answer or "" for answer in answers]
             is_forbidden = is_forbidden or None in answers
@@ -109,7 +110,7 @@ async def _gateways(cluster: KubeCluster, namespace: str) -> list[str]:
     """The gateways of a namespace; none where the kind is not installed, or the right to list them is missing."""
     found: list[str] = []
     with suppress(ClusterError):
-        async for live in cluster.each(MODEL_GATEWAY, namespace=namespace):
+        for live in await list_objects(cluster, MODEL_GATEWAY, namespace):
             words = (mapping(live, "metadata").get("name"), mapping(live, "status").get("url"))
             found.append(one_line(" ".join(str(word) for word in words if word)))
     return sorted(found)
@@ -124,14 +125,8 @@ class Programs:
         return engine_of(self.found, self.engines, pod.component)
 
 
-async def engine_pods(cluster: KubeCluster, namespace: str, name: str) -> list[Manifest]:
-    listed = cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")
-    return [pod async for pod in listed if is_role(component_of(pod))]
-
-
-def _view(pod: Manifest) -> PodView | None:
-    component = component_of(pod)
-    return pod_view(pod, component=component) if is_role(component) or component == ROUTER else None
+async def pods_of(cluster: KubeCluster, namespace: str, labels: str) -> list[PodView]:
+    return [pod_view(pod, component=component_of(pod)) for pod in await list_objects(cluster, POD, namespace, labels)]
 
 
 def _with_metrics(pods: Sequence[PodView]) -> Iterator[PodView]:

@@ -15,7 +15,6 @@ from inference_operator.cli.cache.jobs import (
     delete,
     follow,
     last_step,
-    listed,
     observed,
     on_node,
     prefetch_job,
@@ -24,7 +23,7 @@ from inference_operator.cli.cache.jobs import (
     start,
     workloads,
 )
-from inference_operator.cli.cluster_command import ClusterCommand
+from inference_operator.cli.cluster_command import ClusterCommand, list_objects
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.options import token_reference
 from inference_operator.cli.output import Columns, print_found, table_of
@@ -152,7 +151,7 @@ async def _claim_node(cluster: KubeCluster, namespace: str, name: str) -> str:
     if claim is None:
         raise UsageError(f"There is no PersistentVolumeClaim `{name}` in the namespace `{namespace}`.", EXIT_NOT_FOUND)
     modes = mapping(claim, "spec").get("accessModes") or ()
-    return claim_node(name, modes, await listed(cluster, POD, namespace))
+    return claim_node(name, modes, await list_objects(cluster, POD, namespace))
 
 
 def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:

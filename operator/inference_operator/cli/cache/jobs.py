@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from inference_operator.cli.cluster_command import list_objects
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.jobs.download import RESOURCES, Download, download_task
@@ -140,18 +141,16 @@ class Ended:
 
 async def observed(cluster: KubeCluster, namespace: str | None) -> ClaimObjects:
     return ClaimObjects(
-        await listed(cluster, INFERENCE_DEPLOYMENT, namespace),
-        await listed(cluster, CONFIG_MAP, namespace, _DOWNLOADS),
-        await listed(cluster, JOB, namespace, _DOWNLOADS),
+        await list_objects(cluster, INFERENCE_DEPLOYMENT, namespace),
+        await list_objects(cluster, CONFIG_MAP, namespace, _DOWNLOADS),
+        await list_objects(cluster, JOB, namespace, _DOWNLOADS),
     )
 
 
 async def workloads(cluster: KubeCluster, namespace: str) -> list[Manifest]:
-    return [one for kind in (DEPLOYMENT, STATEFUL_SET, JOB, POD) for one in await listed(cluster, kind, namespace)]
-
-
-async def listed(cluster: KubeCluster, kind: Kind, namespace: str | None, labels: str | None = None) -> list[Manifest]:
-    return [one async for one in cluster.each(kind, namespace=namespace, labels=labels)]
+    return [
+        one for kind in (DEPLOYMENT, STATEFUL_SET, JOB, POD) for one in await list_objects(cluster, kind, namespace)
+    ]
 
 
 async def last_step(api: Api, cluster: KubeCluster, job: Manifest) -> str:
@@ -211,7 +210,7 @@ def _end(job: Manifest) -> str:
 
 async def _pod(cluster: KubeCluster, job: Manifest) -> Manifest | None:
     meta = job["metadata"]
-    pods = await listed(cluster, POD, meta["namespace"], f"{JOB_NAME_LABEL}={meta['name']}")
+    pods = await list_objects(cluster, POD, meta["namespace"], f"{JOB_NAME_LABEL}={meta['name']}")
     return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
 

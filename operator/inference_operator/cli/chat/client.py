@@ -25,18 +25,18 @@ from inference_operator.cli.chat.answers import (
     answer_delta,
     error_message,
 )
-from inference_operator.cli.live_resource import engine_pods
+from inference_operator.cli.live_resource import pods_of
 from inference_operator.cli.options import VARIABLE
 from inference_operator.cli.parser import EXIT_FORBIDDEN, EXIT_NOT_FOUND, RefusedError, UsageError
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import NoTargetError, PodPort, PortForward
-from inference_operator.manifest import MODEL_GATEWAY, POD, SECRET, Manifest, Ref
-from inference_operator.objects.names import GATEWAY, ROUTER, component_of, is_role, selector_text
+from inference_operator.manifest import MODEL_GATEWAY, SECRET, Manifest, Ref
+from inference_operator.objects.names import GATEWAY, NAME_LABEL, ROUTER, is_role, selector_text
 from inference_operator.router.process import PORT
 from inference_operator.views.engine import engines_of
-from inference_operator.views.pod import PodView, pod_view
+from inference_operator.views.pod import PodView
 from inference_operator.views.raw import mapping
 
 ENGINE_PORT = "http"
@@ -137,12 +137,10 @@ class ServiceClient:
         """The ready routers; where none shall run, the engines."""
         key = self._found.key
         component = GATEWAY if key.kind == MODEL_GATEWAY else ROUTER
-        if _bypasses_routers(self._found):
-            pods = await engine_pods(self._cluster, key.namespace, key.name)
-        else:
-            listed = self._cluster.each(POD, namespace=key.namespace, labels=selector_text(key.name, component))
-            pods = [pod async for pod in listed]
-        return targets([pod_view(pod, component=component_of(pod)) for pod in pods])
+        bypasses = _bypasses_routers(self._found)
+        labels = f"{NAME_LABEL}={key.name}" if bypasses else selector_text(key.name, component)
+        pods = await pods_of(self._cluster, key.namespace, labels)
+        return targets([pod for pod in pods if is_role(pod.component)] if bypasses else pods)
 
 
 def targets(pods: Sequence[PodView]) -> Sequence[PodPort]:

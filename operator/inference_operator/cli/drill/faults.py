@@ -19,11 +19,12 @@ from inference_operator.api.drill import DRILL_ANNOTATION, Drill
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
-from inference_operator.cli.cluster_command import POLL_SECONDS, live_of
+from inference_operator.cli.cluster_command import POLL_SECONDS, list_objects, live_of
 from inference_operator.cli.doctor.reading import may
 from inference_operator.cli.drill.promises import Fault
 from inference_operator.cli.edit.command import edited
 from inference_operator.cli.edit.edits import PAUSED, RESTART, is_paused
+from inference_operator.cli.live_resource import pods_of
 from inference_operator.cli.managed_fields import FIELD_MANAGER, applied_edit
 from inference_operator.cli.operator_settings import SELECTOR
 from inference_operator.cli.options import SYSTEM_NAMESPACE
@@ -37,7 +38,6 @@ from inference_operator.objects.names import (
     NAME_LABEL,
     ROUTER,
     answers_clients,
-    component_of,
     is_role,
     selector_text,
     workload_name,
@@ -203,14 +203,11 @@ class DrilledService:
         return ""
 
     async def pods(self) -> Pods:
-        views = await self._pods_of(f"{NAME_LABEL}={self._ref.name}")
-        gateways = await self._pods_of(selector_text(self._gateway, GATEWAY)) if self._gateway else ()
+        namespace, of_gateway = self._ref.namespace, selector_text(self._gateway, GATEWAY)
+        views = await pods_of(self._cluster, namespace, f"{NAME_LABEL}={self._ref.name}")
+        gateways = await pods_of(self._cluster, namespace, of_gateway) if self._gateway else ()
         engines = engines_of(pod for pod in views if is_role(pod.component))
         return Pods(engines, [pod for pod in views if pod.component == ROUTER], gateways)
-
-    async def _pods_of(self, labels: str) -> Sequence[PodView]:
-        listed = self._cluster.each(POD, namespace=self._ref.namespace, labels=labels)
-        return [pod_view(pod, component=component_of(pod)) async for pod in listed]
 
     async def cause(self, fault: Fault) -> str:
         """Cause a fault, and wait until it has healed; returns what was done.
@@ -293,8 +290,8 @@ class DrilledService:
 
     async def _end_operator(self) -> str:
         async def operators() -> Mapping[str, Manifest]:
-            listed = self._cluster.each(POD, namespace=self._system, labels=SELECTOR)
-            return {pod["metadata"]["uid"]: pod async for pod in listed}
+            pods = await list_objects(self._cluster, POD, self._system, SELECTOR)
+            return {pod["metadata"]["uid"]: pod for pod in pods}
 
         old = await operators()
         if not old:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from inference_operator.api.model_gateway import MODEL_GATEWAY_API, ModelGatewaySpec, ModelGatewayStatus
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource
-from inference_operator.cli.cluster_command import ClusterCommand, none_of
+from inference_operator.cli.cluster_command import ClusterCommand, list_objects, none_of
 from inference_operator.cli.output import Columns, print_found, table, table_of
 from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.controller.cluster import ForbiddenError, NotFoundError
@@ -25,9 +25,9 @@ Gateway = Resource[ModelGatewaySpec, ModelGatewayStatus]
 def list_gateways(options: argparse.Namespace, _: EngineRegistry) -> int:
     async def read(_: Api, cluster: KubeCluster) -> list[Gateway]:
         namespace = None if options.all_namespaces else options.namespace
-        return [MODEL_GATEWAY_API.parse(live) async for live in cluster.each(MODEL_GATEWAY, namespace=namespace)]
+        return await gateways_of(cluster, namespace)
 
-    found = sorted(ClusterCommand(options).run(read), key=lambda one: (one.key.namespace, one.key.name))
+    found = ClusterCommand(options).run(read)
     lines = _lines(found, with_namespace=options.all_namespaces) if found else [none_of(MODEL_GATEWAY, options)]
     print_found([_fields(one) for one in found], options.output, lines)
     return 0
@@ -66,6 +66,11 @@ def show(options: argparse.Namespace, _: EngineRegistry) -> int:
     return 0 if found.is_true(ConditionType.READY) else EXIT_REFUSED
 
 
+async def gateways_of(cluster: KubeCluster, namespace: str | None) -> list[Gateway]:
+    found = [MODEL_GATEWAY_API.parse(live) for live in await list_objects(cluster, MODEL_GATEWAY, namespace)]
+    return sorted(found, key=lambda one: (one.key.namespace, one.key.name))
+
+
 async def values_of(cluster: KubeCluster, namespace: str, gateway: str) -> Mapping[str, str]:
     held = await cluster.get(Ref(CONFIG_MAP, namespace, model_list_name(gateway)))
     return listed(str(mapping(held or {}, "data").get(ADVERTISED, "")))
@@ -78,8 +83,7 @@ class NoGatewayError(Exception):
 async def gateway_before(cluster: KubeCluster, service: Key, model: str) -> Gateway:
     """The first gateway by name whose requests for a model all go to a service; raises `NoGatewayError`."""
     try:
-        found = [MODEL_GATEWAY_API.parse(one) async for one in cluster.each(MODEL_GATEWAY, namespace=service.namespace)]
-        for gateway in sorted(found, key=lambda one: one.key.name):
+        for gateway in await gateways_of(cluster, service.namespace):
             values = await values_of(cluster, service.namespace, gateway.key.name)
             if holder_of(values.get(model, "")) == service.name:
                 return gateway

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.cli.live_resource import engine_of, engine_pods
+from inference_operator.cli.cluster_command import ClusterCommand, list_objects
+from inference_operator.cli.live_resource import engine_of
 from inference_operator.cli.parser import EXIT_REFUSED, harmless
 from inference_operator.controller.cluster import NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import known_end, unknown_end
@@ -18,7 +18,7 @@ from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.objects.names import ROUTER, component_of, selector_text
+from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
 from inference_operator.views.pod import has_been_ready
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.untrusted_text import LOG_CHARACTERS, log_tail
@@ -202,11 +202,10 @@ class _Reader:
         return 0
 
     async def _containers(self) -> list[Container]:
-        namespace, name = self.options.namespace, self.options.name
-        if not self.options.router:
-            return list(containers(await engine_pods(self.cluster, namespace, name)))
-        pods = self.cluster.each(POD, namespace=namespace, labels=selector_text(name, ROUTER))
-        return list(containers([pod async for pod in pods]))
+        labels = f"{NAME_LABEL}={self.options.name}"
+        pods = await list_objects(self.cluster, POD, self.options.namespace, labels)
+        is_shown = (lambda component: component == ROUTER) if self.options.router else is_role
+        return list(containers([pod for pod in pods if is_shown(component_of(pod))]))
 
     async def _lines(self, found: Sequence[Container]) -> list[LogLine]:
         new: list[LogLine] = []

@@ -3,9 +3,9 @@
 import argparse
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
-from inference_operator.cli.cluster_command import ClusterCommand, operators
+from inference_operator.cli.cluster_command import ClusterCommand, list_objects, operators
 from inference_operator.cli.files import stored
 from inference_operator.cli.managed_fields import applier
 from inference_operator.cli.operator_settings import LiveState
@@ -37,7 +37,7 @@ def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
     """
 
     async def read(_: Api, cluster: KubeCluster) -> LiveState:
-        views = [node_view(node) async for node in cluster.each(NODE)]
+        views = [node_view(node) for node in await list_objects(cluster, NODE)]
         of_inspections = f"{COMPONENT_LABEL}={INSPECTION}"
         results = await _allowed(cluster, CONFIG_MAP, of_inspections, "So models are read from the hub.")
         engines = [
@@ -63,9 +63,8 @@ def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
 
 async def _allowed(cluster: KubeCluster, kind: Kind, labels: str, otherwise: str) -> list[Manifest]:
     """The objects with these labels; none, with a line on stderr, if they may not be listed."""
-    found: AsyncIterator[Manifest] = cluster.each(kind, labels=labels)
     try:
-        return [one async for one in found]
+        return await list_objects(cluster, kind, labels=labels)
     except ForbiddenError as error:
         print(harmless(f"--cluster: {error.cause}. {otherwise}"), file=sys.stderr)
         return []

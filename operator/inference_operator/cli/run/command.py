@@ -11,6 +11,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.cluster_command import ClusterCommand, Step, exit_status, wait_until
+from inference_operator.cli.live_resource import pods_of
 from inference_operator.cli.managed_fields import FIELD_MANAGER
 from inference_operator.cli.options import token_reference
 from inference_operator.cli.output import manifests_text
@@ -20,10 +21,10 @@ from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import NO_OBJECTS_VERSION, KubeCluster
-from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, MODEL_GATEWAY, POD, Manifest, Ref
+from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, MODEL_GATEWAY, Manifest, Ref
 from inference_operator.models.source import model_source
-from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
-from inference_operator.views.pod import PodView, pod_view
+from inference_operator.objects.names import NAME_LABEL, ROUTER, is_role
+from inference_operator.views.pod import PodView
 from inference_operator.views.raw import mapping
 
 UNSEEN_SECONDS = 30
@@ -146,8 +147,7 @@ async def _repeated_end(cluster: KubeCluster, ref: Ref, found: Resource) -> Reas
 
 async def _ends_again(cluster: KubeCluster, ref: Ref) -> bool:
     """Whether the newest pod of a role or of the routers has ended as often as the command waits for."""
-    listed = cluster.each(POD, namespace=ref.namespace, labels=f"{NAME_LABEL}={ref.name}")
-    views = [pod_view(pod, component=component_of(pod)) async for pod in listed]
+    views = await pods_of(cluster, ref.namespace, f"{NAME_LABEL}={ref.name}")
     oldest_first = sorted(views, key=lambda pod: (str(pod.created), pod.name))
     newest = {pod.component: pod for pod in oldest_first if is_role(pod.component) or pod.component == ROUTER}
     # one that runs again has another try

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from inference_operator import __version__
-from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, live_of
+from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, list_objects, live_of
 from inference_operator.cli.doctor.command import findings
 from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, labels_of, name_of
 from inference_operator.cli.doctor.probe import probe_pod
@@ -119,7 +119,7 @@ class BundleReader:
     async def _list(self, kind: Kind, namespace: str, labels: str | None = None) -> Sequence[Manifest]:
         """The objects of a kind; none, with a note, if they may not be listed."""
         try:
-            return [one async for one in self._cluster.each(kind, namespace=namespace, labels=labels)]
+            return await list_objects(self._cluster, kind, namespace, labels)
         except NotFoundError:
             return ()
         except ForbiddenError as error:
