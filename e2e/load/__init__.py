@@ -95,7 +95,7 @@ class Load(NumberedLoad):
         """
         if not self._expected:
             raise LoadError("there are no correct answers to compare with: call `learn` first")
-        phase = Phase(time.monotonic() + seconds, at_most, pause=pause, name=name, in_flight=self._workers)
+        phase = Phase(time.monotonic() + seconds, at_most, pause=pause, name=name, in_flight=self.workers)
         thread = threading.Thread(target=lambda: asyncio.run(self.send(phase)), name=f"load: {name}")
         thread.start()
         try:
@@ -110,7 +110,7 @@ class Load(NumberedLoad):
 
     async def _answers(self) -> dict[str, str]:
         async with self._client(kept=True) as session:
-            questions = [Question(self._url, self._model, prompt, streamed=False) for prompt in PROMPTS]
+            questions = [Question(self.completions, self.model, prompt, streamed=False) for prompt in PROMPTS]
             return {question.prompt: await answer_text(session, question) for question in questions}
 
     def _question(self, number: int, *, streamed: bool) -> Question:

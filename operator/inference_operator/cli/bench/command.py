@@ -10,7 +10,7 @@ from plotille import Figure
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.bench.levels import BenchLoad, BenchReport, LevelResult, at_once, goal_of
 from inference_operator.cli.chat.answers import AnswerBrokenError, AnswerRefusedError
-from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_key
+from inference_operator.cli.chat.client import refusal_words, served_model, service_client, service_key
 from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
 from inference_operator.cli.output import document, dumped, shown
@@ -53,10 +53,8 @@ async def _agreed(found: Resource) -> bool:
 async def _measure(api: Api, cluster: KubeCluster, found: Resource, options: argparse.Namespace) -> int:
     key = await service_key(cluster, found, options.key_from)
     model = options.model or served_model(found)
-    async with ServiceClient(api, cluster, found, key, keeps_connections=True) as client:
-        load = BenchLoad(
-            client, model, prompt_tokens=options.prompt_tokens, max_tokens=options.max_tokens, seconds=options.seconds
-        )
+    async with service_client(api, cluster, found, key, keeps_connections=True) as client:
+        load = BenchLoad(client, model, options.prompt_tokens, options.max_tokens, options.seconds)
         try:
             await load.warm_up()
         except AnswerRefusedError as error:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
 
@@ -170,16 +170,15 @@ WARM_UP_SECONDS = 120.0
 """For the first request, which may compile kernels."""
 
 
+@dataclass(slots=True)
 class BenchLoad:
-    def __init__(
-        self, client: ServiceClient, model: str, *, prompt_tokens: int, max_tokens: int, seconds: float
-    ) -> None:
-        self._client = client
-        self._model = model
-        self._prompt_tokens = prompt_tokens
-        self._max_tokens = max_tokens
-        self._seconds = seconds
-        self._numbers = count(time.time_ns() // 1000)
+    client: ServiceClient
+    model: str
+    prompt_tokens: int
+    max_tokens: int
+    seconds: float
+    """Of each level."""
+    _numbers: Iterator[int] = field(default_factory=lambda: count(time.time_ns() // 1000))
 
     async def warm_up(self) -> None:
         """One request that is not measured; raises the same as `ServiceClient.stream`."""
@@ -214,28 +213,28 @@ class BenchLoad:
 
         workers = [asyncio.ensure_future(one_after_the_other()) for _ in range(concurrency)]
         try:
-            done, _ = await asyncio.wait(workers, timeout=self._seconds, return_when=asyncio.FIRST_EXCEPTION)
+            done, _ = await asyncio.wait(workers, timeout=self.seconds, return_when=asyncio.FIRST_EXCEPTION)
             for worker in done:
                 worker.result()
         finally:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
-        seconds = min(self._seconds, time.monotonic() - begin)
+        seconds = min(self.seconds, time.monotonic() - begin)
         return level_result(
             concurrency, answers, failures=failures, begin=begin, seconds=seconds, percentile=percentile
         )
 
     async def _answer(self, times: AnswerTimes) -> None:
         body = {
-            "model": self._model,
-            "prompt": prompt(next(self._numbers), self._prompt_tokens),
-            "max_tokens": self._max_tokens,
+            "model": self.model,
+            "prompt": prompt(next(self._numbers), self.prompt_tokens),
+            "max_tokens": self.max_tokens,
             "temperature": 1.0,
             "ignore_eos": True,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        async for delta in self._client.stream(COMPLETIONS_PATH, body):
+        async for delta in self.client.stream(COMPLETIONS_PATH, body):
             times.add(delta, time.monotonic())
         times.ended = True

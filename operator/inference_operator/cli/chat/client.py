@@ -8,9 +8,9 @@ import base64
 import os
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Self
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector
 from aiohttp.http import HttpProcessingError
@@ -46,41 +46,34 @@ OPTIONAL = ("stream_options", "ignore_eos")
 """Fields of requests that some engines do not know: after a refusal that names one, requests go without it."""
 
 
+@asynccontextmanager
+async def service_client(
+    api: Api, cluster: KubeCluster, found: AnyResource, key: str, *, keeps_connections: bool = False
+) -> AsyncIterator["ServiceClient"]:
+    """A client of one service. Its requests may share connections: one that is idle for long may be dead."""
+
+    async def ready() -> Sequence[PodPort]:
+        return await _targets(cluster, found)
+
+    async with PortForward(api, found.key.namespace, ready) as forward:
+        connector = UnixConnector(str(forward.path), limit=0, force_close=not keeps_connections)
+        async with ClientSession(
+            f"http://{found.key.name}",
+            connector=connector,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=ClientTimeout(total=None),
+            read_bufsize=LINE_BYTES,
+        ) as session:
+            yield ServiceClient(found, forward, session)
+
+
+@dataclass(slots=True)
 class ServiceClient:
-    """A client of one service.
-
-    Requests may share connections: one that is idle for long may be dead.
-    """
-
-    def __init__(
-        self, api: Api, cluster: KubeCluster, found: AnyResource, key: str, *, keeps_connections: bool = False
-    ) -> None:
-        self._cluster = cluster
-        self._found = found
-        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._keeps_connections = keeps_connections
-        self._forward = PortForward(api, found.key.namespace, self._targets)
-        self._session: ClientSession | None = None
-        self._unknown: set[str] = set()
-        """Optional fields that the engine refuses."""
-        self._open = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        await self._open.enter_async_context(self._forward)
-        connector = UnixConnector(str(self._forward.path), limit=0, force_close=not self._keeps_connections)
-        self._session = await self._open.enter_async_context(
-            ClientSession(
-                f"http://{self._found.key.name}",
-                connector=connector,
-                headers=self._headers,
-                timeout=ClientTimeout(total=None),
-                read_bufsize=LINE_BYTES,
-            )
-        )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._open.aclose()
+    _found: AnyResource
+    _forward: PortForward
+    _session: ClientSession
+    _unknown: set[str] = field(default_factory=set)
+    """Optional fields that the engine refuses."""
 
     async def stream(self, path: str, body: Mapping[str, object]) -> AsyncIterator[AnswerDelta]:
         """The events of an answer.
@@ -104,7 +97,6 @@ class ServiceClient:
                 return
 
     async def _events(self, path: str, body: Mapping[str, object]) -> AsyncIterator[AnswerDelta]:
-        assert self._session, "the client is open"  # noqa: S101 - for the type
         try:
             async with self._session.post(path, json=body) as response:
                 if response.status != HTTPStatus.OK:
@@ -133,14 +125,14 @@ class ServiceClient:
                 return AnswerBrokenError(cause)
         return AnswerBrokenError()
 
-    async def _targets(self) -> Sequence[PodPort]:
-        """The ready routers; where none shall run, the engines."""
-        key = self._found.key
-        component = GATEWAY if key.kind == MODEL_GATEWAY else ROUTER
-        bypasses = _bypasses_routers(self._found)
-        labels = f"{NAME_LABEL}={key.name}" if bypasses else selector_text(key.name, component)
-        pods = await pods_of(self._cluster, key.namespace, labels)
-        return targets([pod for pod in pods if is_role(pod.component)] if bypasses else pods)
+
+async def _targets(cluster: KubeCluster, found: AnyResource) -> Sequence[PodPort]:
+    """The ready routers; where none shall run, the engines."""
+    key, bypasses = found.key, _bypasses_routers(found)
+    component = GATEWAY if key.kind == MODEL_GATEWAY else ROUTER
+    labels = f"{NAME_LABEL}={key.name}" if bypasses else selector_text(key.name, component)
+    pods = await pods_of(cluster, key.namespace, labels)
+    return targets([pod for pod in pods if is_role(pod.component)] if bypasses else pods)
 
 
 def targets(pods: Sequence[PodView]) -> Sequence[PodPort]:

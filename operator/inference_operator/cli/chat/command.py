@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from prompt_toolkit import PromptSession
@@ -23,7 +23,7 @@ from inference_operator.cli.chat.answers import (
     AnswerTimes,
     Conversation,
 )
-from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_key
+from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_client, service_key
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError
@@ -83,8 +83,8 @@ async def _talk(
     key = await service_key(cluster, found, options.key_from)
     model, sampling = options.model or served_model(found), (options.max_tokens, options.temperature)
     conversation = Conversation(model, options.system, *sampling)
-    async with ServiceClient(api, cluster, found, key) as client:
-        session = ChatSession(client, cluster, found, conversation, options.timeout, waits=options.waits or ChatWaits())
+    async with service_client(api, cluster, found, key) as client:
+        session = ChatSession(client, cluster, found, conversation, options.timeout, options.waits or ChatWaits())
         return await session.ask(question) if question else await talk(session)
 
 
@@ -158,81 +158,71 @@ class Terminal:
         _say(text)
 
 
+@dataclass(slots=True)
 class ChatSession:
-    def __init__(
-        self,
-        client: ServiceClient,
-        cluster: KubeCluster,
-        found: AnyResource,
-        conversation: Conversation,
-        timeout_seconds: float,
-        *,
-        waits: ChatWaits,
-        screen: Screen | None = None,
-    ) -> None:
-        self._screen = screen or Terminal()
-        self._client = client
-        self._cluster = cluster
-        self._found = found
-        self._conversation = conversation
-        self._timeout = timeout_seconds
-        self._seconds = waits
-        self._answer = ""
-        self._had_engine = False
-        """Whether an engine was ready when the question was last refused."""
+    client: ServiceClient
+    cluster: KubeCluster
+    found: AnyResource
+    conversation: Conversation
+    timeout_seconds: float
+    waits: ChatWaits
+    screen: Screen = field(default_factory=Terminal)
+    _answer: str = ""
+    _had_engine: bool = False
+    """Whether an engine was ready when the question was last refused."""
 
     async def ask(self, question: str) -> int:
-        end, connections = time.monotonic() + self._timeout, 0
+        end, connections = time.monotonic() + self.timeout_seconds, 0
         self._answer, self._had_engine = "", False
         while True:
             connections += 1
             try:
                 times = await self._answered(question)
             except AnswerRefusedError as error:
-                if error.lacks_template and self._conversation.has_template:
-                    self._conversation.has_template = False
-                    await self._screen.say(
+                if error.lacks_template and self.conversation.has_template:
+                    self.conversation.has_template = False
+                    await self.screen.say(
                         "The model has no chat template, so it continues the text instead of answering."
                     )
                     continue
                 if await self._waits(error, end):
                     connections = 0
                     continue
-                await self._screen.say(refusal_words(error, self._found, self._conversation.model))
+                await self.screen.say(refusal_words(error, self.found, self.conversation.model))
                 return EXIT_REFUSED
             except AnswerBrokenError as error:
                 if self._answer or connections >= MAX_CONNECTIONS:
-                    await self._screen.say(self._broken(error))
+                    await self.screen.say(self._broken(error))
                     return EXIT_REFUSED
-                await asyncio.sleep(self._seconds.connect)
+                await asyncio.sleep(self.waits.connect)
                 continue
-            await self._screen.say(times.words)
-            self._conversation.turns.append((question, self._answer))
+            await self.screen.say(times.words)
+            self.conversation.turns.append((question, self._answer))
             return 0
 
     async def stopped(self, question: str) -> None:
         """Keep a question whose answer was stopped, as far as it came."""
-        await self._screen.say("Stopped.")
+        await self.screen.say("Stopped.")
         if self._answer:
-            self._conversation.turns.append((question, self._answer))
+            self.conversation.turns.append((question, self._answer))
 
     def _broken(self, error: AnswerBrokenError) -> str:
         if self._answer:
             return "The connection broke before the answer ended. Ask again to go on."
-        name = self._found.key.name
+        name = self.found.key.name
         return f"No answer: the connection to {name} breaks ({error.cause}). `infd status {name}` shows its routers."
 
     async def _answered(self, question: str) -> AnswerTimes:
-        path, body = self._conversation.request(question)
+        path, body = self.conversation.request(question)
         times = AnswerTimes(time.monotonic())
         news = asyncio.ensure_future(self._tell_news())
         try:
-            async for delta in self._client.stream(path, body):
+            async for delta in self.client.stream(path, body):
                 times.add(delta, time.monotonic())
                 if times.pieces:
                     news.cancel()
                 self._answer += delta.text
-                await self._screen.show(delta)
+                await self.screen.show(delta)
         finally:
             news.cancel()
             await asyncio.gather(news, return_exceptions=True)
@@ -248,29 +238,29 @@ class ChatSession:
         if has_engine and self._had_engine:  # with one refusal, it may have become ready after it
             return False
         self._had_engine = has_engine
-        await asyncio.sleep(min(error.retry_after or self._seconds.retry, left))
+        await asyncio.sleep(min(error.retry_after or self.waits.retry, left))
         return True
 
     async def _tell_news(self) -> None:
         """Tell, while no token has come, that an engine starts, and each new message of the status."""
         said = ""
         while True:
-            await asyncio.sleep(self._seconds.look if said else self._seconds.first_look)
+            await asyncio.sleep(self.waits.look if said else self.waits.first_look)
             found = await self._look()
             if found is None or found.status.ready_replicas:
                 continue
             if not said:
-                await self._screen.say(
-                    f"No engine of {found.key.name} is ready. The question waits for one; {self._screen.stop}."
+                await self.screen.say(
+                    f"No engine of {found.key.name} is ready. The question waits for one; {self.screen.stop}."
                 )
             if said != (said := found.status.message or "-"):
-                await self._screen.say(said)
+                await self.screen.say(said)
 
     async def _look(self) -> AnyResource | None:
-        key = self._found.key
+        key = self.found.key
         api = MODEL_GATEWAY_API if key.kind == MODEL_GATEWAY else INFERENCE_DEPLOYMENT_API
         with suppress(ClusterError):
-            live = await self._cluster.get(Ref(key.kind, key.namespace, key.name))
+            live = await self.cluster.get(Ref(key.kind, key.namespace, key.name))
             return api.parse(live) if live else None
         return None
 

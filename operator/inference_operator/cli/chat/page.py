@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.chat.answers import AnswerDelta, Conversation
-from inference_operator.cli.chat.client import ServiceClient, served_model, service_key
+from inference_operator.cli.chat.client import ServiceClient, served_model, service_client, service_key
 from inference_operator.cli.chat.command import ChatSession, ChatWaits, cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
         if problem := cannot_answer(found):
             raise RefusedError(problem)
         key = await service_key(cluster, found, options.key_from)
-        async with ServiceClient(api, cluster, found, key) as client:
+        async with service_client(api, cluster, found, key) as client:
             return await _serve(Page(client, cluster, found, options), options.port)
 
     return ClusterCommand(options).run_for(options.name, work)
@@ -130,10 +130,9 @@ class Page:
             self._model, self._options.system, self._options.max_tokens, self._options.temperature
         )
         conversation.turns, conversation.has_template = list(asked.turns), self._has_template
-        waits = self._options.waits or ChatWaits()
-        screen = BrowserScreen(response)
+        waits, screen = self._options.waits or ChatWaits(), BrowserScreen(response)
         session = ChatSession(
-            self._client, self._cluster, self._found, conversation, self._options.timeout, waits=waits, screen=screen
+            self._client, self._cluster, self._found, conversation, self._options.timeout, waits, screen
         )
         try:
             status = await session.ask(asked.question)

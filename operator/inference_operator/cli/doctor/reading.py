@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from inference_operator.admission.rights import CREATE_PODS, Right
@@ -87,12 +87,12 @@ async def may(api: Api, right: Right, namespace: str, subject: Manifest | None =
     return bool(mapping(answer, "status").get("allowed"))
 
 
+@dataclass(frozen=True, slots=True)
 class ClusterReader:
-    def __init__(self, api: Api, cluster: KubeCluster, namespace: str) -> None:
-        self._api = api
-        self._cluster = cluster
-        self._namespace = namespace
-        self._limit = asyncio.Semaphore(AT_ONCE)
+    _api: Api
+    _cluster: KubeCluster
+    _namespace: str
+    _limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def facts(self, trial_pod: Callable[[ClusterFacts], Manifest]) -> ClusterFacts:
         version = await self._api.request("GET", "/version", NODE)

@@ -40,6 +40,7 @@ from inference_operator.cli.drill.report import (
 )
 from inference_operator.cli.gateway.command import Gateway, NoGatewayError, gateway_before
 from inference_operator.cli.operator_settings import operator_of
+from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
@@ -169,7 +170,7 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
         cluster,
         Ref.of(live),
         random,
-        system=system["metadata"]["namespace"] if system else "",
+        system=system["metadata"]["namespace"] if system else SYSTEM_NAMESPACE,
         limit_seconds=options.heal_timeout,
         interrupts=options.yes_interrupt,
         gateway=gateway.key.name if gateway else "",

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from random import Random
@@ -90,22 +90,15 @@ class Pods:
 
     @property
     def ready_routers(self) -> Sequence[PodView]:
-        return _ready(self.routers)
+        return [pod for pod in self.routers if pod.ready and not pod.terminating]
 
     @property
     def ready_gateways(self) -> Sequence[PodView]:
-        return _ready(self.gateways)
+        return [pod for pod in self.gateways if pod.ready and not pod.terminating]
 
     @property
     def all(self) -> Sequence[PodView]:
         return [*(pod for one in self.engines for pod in one.pods), *self.routers, *self.gateways]
-
-    def on(self, node: str) -> Sequence[PodView]:
-        return [pod for pod in self.all if pod.node == node and not pod.terminating]
-
-
-def _ready(pods: Sequence[PodView]) -> Sequence[PodView]:
-    return [pod for pod in pods if pod.ready and not pod.terminating]
 
 
 def obstacle(fault: Fault, live: Manifest, pods: Pods, *, interrupts: bool) -> str:
@@ -152,60 +145,53 @@ class ObstacleError(Exception):
     """A fault is not caused, since the service is no longer what it was when the drill began; the message says why."""
 
 
+@dataclass(frozen=True, slots=True)
 class DrilledService:
-    """A service in a cluster, whose faults are caused one after the other.
+    """A service in a cluster, whose faults are caused one after the other."""
 
-    Args:
-        api: the API server.
-        cluster: the same.
-        ref: the InferenceDeployment.
-        system: the namespace of its operator.
-        random: what it chooses pods and nodes by.
-        limit_seconds: how long a fault may take to heal.
-        interrupts: whether a fault may interrupt the service.
-        gateway: the name of the gateway before it; empty: there is none.
-    """
+    api: Api
+    cluster: KubeCluster
+    ref: Ref
+    """The InferenceDeployment."""
+    random: Random
+    """Chooses pods and nodes."""
+    _: KW_ONLY
+    limit_seconds: float
+    """How long a fault may take to heal."""
+    system: str = SYSTEM_NAMESPACE
+    """The namespace of its operator."""
+    interrupts: bool = False
+    """Whether a fault may interrupt the service."""
+    gateway: str = ""
+    """The name of the gateway before it; empty: there is none."""
 
-    def __init__(
-        self,
-        api: Api,
-        cluster: KubeCluster,
-        ref: Ref,
-        random: Random,
-        *,
-        system: str = "",
-        limit_seconds: float,
-        interrupts: bool = False,
-        gateway: str = "",
-    ) -> None:
-        self._gateway = gateway
-        self._api, self._cluster, self._ref, self._random = api, cluster, ref, random
-        self._interrupts = interrupts
-        self._system = system or SYSTEM_NAMESPACE
-        self._limit = limit_seconds
-        self._causes: Mapping[Fault, Callable[[Pods], Awaitable[str]]] = {
-            Fault.ROLL_ENGINES: lambda pods: self._roll("engines", [pod for one in pods.engines for pod in one.pods]),
-            Fault.ROLL_ROUTERS: lambda pods: self._roll("routers", pods.routers),
-            Fault.DELETE_ENGINE: lambda pods: self._delete([one.leader for one in pods.serving]),
-            Fault.DELETE_ROUTER: lambda pods: self._delete(pods.ready_routers),
-            Fault.END_OPERATOR: lambda _: self._end_operator(),
-            Fault.DRAIN_NODE: self._drain,
-            Fault.SCALE_DOWN: lambda pods: self._with_fewer(len(pods.serving) - 1),
-            Fault.TO_ZERO: lambda _: self._with_fewer(0),
-            Fault.ROLL_GATEWAY: lambda pods: self._roll_gateway(pods.gateways),
+    def _causes(self, pods: Pods) -> Mapping[Fault, Callable[[], Awaitable[str]]]:
+        return {
+            Fault.ROLL_ENGINES: lambda: self._roll("engines", [pod for one in pods.engines for pod in one.pods]),
+            Fault.ROLL_ROUTERS: lambda: self._roll("routers", pods.routers),
+            Fault.DELETE_ENGINE: lambda: self._delete([one.leader for one in pods.serving]),
+            Fault.DELETE_ROUTER: lambda: self._delete(pods.ready_routers),
+            Fault.END_OPERATOR: self._end_operator,
+            Fault.DRAIN_NODE: lambda: self._drain(pods),
+            Fault.SCALE_DOWN: lambda: self._with_fewer(len(pods.serving) - 1),
+            Fault.TO_ZERO: lambda: self._with_fewer(0),
+            Fault.ROLL_GATEWAY: lambda: self._roll_gateway(pods.gateways),
         }
 
+    async def _live(self) -> Manifest:
+        return await live_of(self.cluster, self.ref.namespace, self.ref.name)
+
     async def missing_right(self, fault: Fault) -> str:
-        namespace = self._system if fault is Fault.END_OPERATOR else self._ref.namespace
+        namespace = self.system if fault is Fault.END_OPERATOR else self.ref.namespace
         for right in RIGHTS[fault]:
-            if not await may(self._api, right, namespace):
+            if not await may(self.api, right, namespace):
                 return f"you have no right to {right} in the namespace `{namespace}`."
         return ""
 
     async def pods(self) -> Pods:
-        namespace, of_gateway = self._ref.namespace, selector_text(self._gateway, GATEWAY)
-        views = await pods_of(self._cluster, namespace, f"{NAME_LABEL}={self._ref.name}")
-        gateways = await pods_of(self._cluster, namespace, of_gateway) if self._gateway else ()
+        namespace, of_gateway = self.ref.namespace, selector_text(self.gateway, GATEWAY)
+        views = await pods_of(self.cluster, namespace, f"{NAME_LABEL}={self.ref.name}")
+        gateways = await pods_of(self.cluster, namespace, of_gateway) if self.gateway else ()
         engines = engines_of(pod for pod in views if is_role(pod.component))
         return Pods(engines, [pod for pod in views if pod.component == ROUTER], gateways)
 
@@ -217,10 +203,10 @@ class DrilledService:
             ObstacleError: it may not be caused now; autoscaling may have removed engines since the drill began.
         """
         try:
-            before, live = await self.pods(), await live_of(self._cluster, self._ref.namespace, self._ref.name)
-            if why := obstacle(fault, live, before, interrupts=self._interrupts):
+            before, live = await self.pods(), await self._live()
+            if why := obstacle(fault, live, before, interrupts=self.interrupts):
                 raise ObstacleError(why)
-            what = await self._causes[fault](before)
+            what = await self._causes(before)[fault]()
             await self._await_as_before(before, resource(live).spec)
         except (ClusterError, RefusedError) as error:
             raise NotHealedError(getattr(error, "cause", str(error))) from error
@@ -229,14 +215,13 @@ class DrilledService:
     async def tidy(self) -> None:
         """Take back what is left of a fault that was interrupted; the operator does so at the deadline."""
         with suppress(ClusterError, RefusedError):
-            live = await live_of(self._cluster, self._ref.namespace, self._ref.name)
+            live = await self._live()
             if DRILL_ANNOTATION in resource(live).annotations:
-                await edited(self._api, applied_edit(live, {}), DRILL_MANAGER)
+                await edited(self.api, applied_edit(live, {}), DRILL_MANAGER)
 
     async def _await_as_before(self, before: Pods, spec: Spec | Refusal) -> None:
         scaling = spec.autoscaling if isinstance(spec, Spec) else None
         engines = min(len(before.serving), max(1, scaling.min_replicas)) if scaling else len(before.serving)
-
         routers, gateways = len(before.ready_routers), len(before.ready_gateways)
 
         def healed(now: Pods) -> bool:
@@ -250,11 +235,11 @@ class DrilledService:
         async def look() -> bool:
             return is_so(await self.pods())
 
-        await self._until(look, f"not within {self._limit:g} s: {what}")
+        await self._until(look, f"not within {self.limit_seconds:g} s: {what}")
 
     async def _until(self, look: Callable[[], Awaitable[bool]], failure: str) -> None:
         """Look again and again; an API server that does not answer for a while ends no wait."""
-        deadline = time.monotonic() + self._limit
+        deadline = time.monotonic() + self.limit_seconds
         while True:
             with suppress(ClusterError):
                 if await look():
@@ -269,64 +254,65 @@ class DrilledService:
 
     async def _roll(self, part: str, old: Sequence[PodView]) -> str:
         edit = RESTART[part]
-        live = await live_of(self._cluster, self._ref.namespace, self._ref.name)
-        await edited(self._api, applied_edit(live, edit.spec(live)), edit.field_manager)
+        live = await self._live()
+        await edited(self.api, applied_edit(live, edit.spec(live)), edit.field_manager)
         await self._await_gone(old)
         return f"{len(old)} {part} were replaced"
 
     async def _roll_gateway(self, old: Sequence[PodView]) -> str:
-        ref = Ref(DEPLOYMENT, self._ref.namespace, workload_name(self._gateway, GATEWAY))
-        live = await live_of(self._cluster, ref.namespace, ref.name, ref.kind)
-        restarted = {"annotations": {RESTARTED: self._api.clock.now().isoformat(timespec="seconds")}}
-        await edited(self._api, applied_edit(live, {"template": {"metadata": restarted}}), DRILL_MANAGER)
+        ref = Ref(DEPLOYMENT, self.ref.namespace, workload_name(self.gateway, GATEWAY))
+        live = await live_of(self.cluster, ref.namespace, ref.name, ref.kind)
+        restarted = {"annotations": {RESTARTED: self.api.clock.now().isoformat(timespec="seconds")}}
+        await edited(self.api, applied_edit(live, {"template": {"metadata": restarted}}), DRILL_MANAGER)
         await self._await_gone(old)
-        return f"{len(old)} pods of {self._gateway} were replaced"
+        return f"{len(old)} pods of {self.gateway} were replaced"
 
     async def _delete(self, among: Sequence[PodView]) -> str:
-        pod = self._random.choice(sorted(among, key=lambda one: one.name))
-        await self._cluster.delete(Ref(POD, self._ref.namespace, pod.name), uid=pod.uid)
+        pod = self.random.choice(sorted(among, key=lambda one: one.name))
+        await self.cluster.delete(Ref(POD, self.ref.namespace, pod.name), uid=pod.uid)
         await self._await_gone([pod])
         return f"deleted {pod.name}"
 
     async def _end_operator(self) -> str:
         async def operators() -> Mapping[str, Manifest]:
-            pods = await list_objects(self._cluster, POD, self._system, SELECTOR)
+            pods = await list_objects(self.cluster, POD, self.system, SELECTOR)
             return {pod["metadata"]["uid"]: pod for pod in pods}
 
         old = await operators()
         if not old:
-            raise NotHealedError(f"no pod of the operator is in the namespace `{self._system}`")
+            raise NotHealedError(f"no pod of the operator is in the namespace `{self.system}`")
         for uid, pod in old.items():
             with suppress(NotFoundError):
-                await self._cluster.delete(Ref(POD, self._system, pod["metadata"]["name"]), uid=uid)
+                await self.cluster.delete(Ref(POD, self.system, pod["metadata"]["name"]), uid=uid)
 
         async def is_back() -> bool:
             new = await operators()
             ready = [pod for pod in new.values() if pod_view(pod, component="").ready]
             return not old.keys() & new.keys() and len(ready) >= len(old)
 
-        await self._until(is_back, f"the operator is not back after {self._limit:g} s")
+        await self._until(is_back, f"the operator is not back after {self.limit_seconds:g} s")
         return f"ended {len(old)} pods of the operator"
 
     async def _drain(self, pods: Pods) -> str:
         """Evict the pods of a node, as `kubectl drain` does, again and again until their budgets allow it."""
-        node = self._random.choice(sorted({pod.node for pod in pods.all if pod.node}))
-        leaving, deadline = pods.on(node), time.monotonic() + self._limit
+        node = self.random.choice(sorted({pod.node for pod in pods.all if pod.node}))
+        deadline = time.monotonic() + self.limit_seconds
+        leaving = [pod for pod in pods.all if pod.node == node and not pod.terminating]
         for pod in leaving:
             while not await self._is_evicted(pod):
                 if time.monotonic() > deadline:
-                    raise NotHealedError(f"the eviction of {pod.name} was refused for {self._limit:g} s")
+                    raise NotHealedError(f"the eviction of {pod.name} was refused for {self.limit_seconds:g} s")
                 await asyncio.sleep(POLL_SECONDS)
         await self._await_gone(leaving)
         return f"evicted {len(leaving)} pods from {node}"
 
     async def _is_evicted(self, pod: PodView) -> bool:
-        ref = Ref(POD, self._ref.namespace, pod.name)
-        metadata = {"name": pod.name, "namespace": self._ref.namespace}
+        ref = Ref(POD, self.ref.namespace, pod.name)
+        metadata = {"name": pod.name, "namespace": ref.namespace}
         options = {"preconditions": {"uid": pod.uid}}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
         try:
-            await self._api.request("POST", f"{ref.path}/eviction", POD, body=body)
+            await self.api.request("POST", f"{ref.path}/eviction", POD, body=body)
         except NotFoundError:
             return True
         except ClusterError as error:
@@ -346,10 +332,10 @@ class DrilledService:
         """Ask the operator for fewer engines until the block ends, or shortly after this process does."""
 
         async def ask() -> None:
-            until = self._api.clock.now() + timedelta(seconds=ASK_SECONDS)
-            body = applied_edit(await live_of(self._cluster, self._ref.namespace, self._ref.name), {})
+            until = self.api.clock.now() + timedelta(seconds=ASK_SECONDS)
+            body = applied_edit(await self._live(), {})
             body["metadata"] |= {"annotations": {DRILL_ANNOTATION: Drill(replicas, until).text}}
-            await edited(self._api, body, DRILL_MANAGER)
+            await edited(self.api, body, DRILL_MANAGER)
 
         async def go_on() -> None:
             while True:

@@ -8,7 +8,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 
 import aiohttp
@@ -72,40 +72,25 @@ def tcp(kept: bool) -> aiohttp.BaseConnector:  # noqa: FBT001 - a `Connectors`
     return aiohttp.TCPConnector(limit=0) if kept else aiohttp.TCPConnector(limit=0, force_close=True)
 
 
+@dataclass(eq=False)
 class NumberedLoad:
-    """Completions of one model at one URL.
+    """Completions of one model at one URL."""
 
-    Args:
-        url: of the server.
-        model: its name in the API.
-        workers: requests in flight.
-        request_seconds: how long a client waits for an answer.
-        headers: of each request.
-        connectors: where its connections go.
-        run: a name for the requests, which have it in their IDs before their number; empty: they have none.
-        tokens: of each answer.
-    """
+    url: str
+    model: str
+    _: KW_ONLY
+    workers: int = WORKERS
+    request_seconds: float = REQUEST_SECONDS
+    headers: Mapping[str, str] | None = None
+    connectors: Connectors = tcp
+    run: str = ""
+    """A name for the requests, which have it in their IDs before their number; empty: they have none."""
+    tokens: int = TOKENS
+    traits: EngineTraits = field(default_factory=EngineTraits)
 
-    def __init__(
-        self,
-        url: str,
-        model: str,
-        *,
-        workers: int = WORKERS,
-        request_seconds: float = REQUEST_SECONDS,
-        headers: Mapping[str, str] | None = None,
-        connectors: Connectors = tcp,
-        run: str = "",
-        tokens: int = TOKENS,
-    ) -> None:
-        self._url = f"{url}/v1/completions"
-        self._model = model
-        self._workers = workers
-        self._session = {"timeout": aiohttp.ClientTimeout(total=request_seconds), "headers": headers}
-        self._connectors = connectors
-        self._run_name = run
-        self._tokens = tokens
-        self.traits = EngineTraits()
+    @property
+    def completions(self) -> str:
+        return f"{self.url}/v1/completions"
 
     async def meet(self) -> None:
         """Ask one question without load, and see what the engine shows of its answers; raises `aiohttp`'s errors."""
@@ -115,21 +100,22 @@ class NumberedLoad:
     async def send(self, phase: LoadPhase) -> None:
         async with self._client(kept=True) as keeping, self._client(kept=False) as renewing:
             sessions = ((keeping, True), (renewing, False))
-            await asyncio.gather(*(self._work(phase, *sessions[n % 2], n) for n in range(self._workers)))
+            await asyncio.gather(*(self._work(phase, *sessions[n % 2], n) for n in range(self.workers)))
 
     def _client(self, *, kept: bool) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=self._connectors(kept), **self._session)  # type: ignore[arg-type]
+        timeout = aiohttp.ClientTimeout(total=self.request_seconds)
+        return aiohttp.ClientSession(connector=self.connectors(kept), timeout=timeout, headers=self.headers)
 
     def _question(self, number: int, *, streamed: bool) -> Question:
         return Question(
-            self._url,
-            self._model,
-            f"{PROMPTS[number % len(PROMPTS)]}. Request {self._run_name} {number}.",
+            self.completions,
+            self.model,
+            f"{PROMPTS[number % len(PROMPTS)]}. Request {self.run} {number}.",
             streamed,
-            self._tokens,
+            self.tokens,
             self.traits,
             number,
-            f"{self._run_name}-{number}" if self._run_name else "",
+            f"{self.run}-{number}" if self.run else "",
         )
 
     async def _answer(self, session: aiohttp.ClientSession, question: Question, kept: bool) -> CheckedAnswer:  # noqa: FBT001

@@ -8,7 +8,7 @@ import os
 import sys
 import tarfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -86,15 +86,15 @@ NODE_PARTS = ("allocatable", "capacity", "conditions", "nodeInfo")
 """Of a node's status; its addresses are left out."""
 
 
+@dataclass(frozen=True, slots=True)
 class BundleReader:
-    def __init__(self, api: Api, cluster: KubeCluster, namespace: str, name: str, engines: EngineRegistry) -> None:
-        self._api = api
-        self._cluster = cluster
-        self._namespace = namespace
-        self._name = name
-        self._engines = engines
-        self._members: list[BundleFile] = []
-        self._unseen: list[str] = []
+    _api: Api
+    _cluster: KubeCluster
+    _namespace: str
+    _name: str
+    _engines: EngineRegistry
+    _members: list[BundleFile] = field(default_factory=list)
+    _unseen: list[str] = field(default_factory=list)
 
     async def members(self) -> Sequence[BundleFile]:
         facts = await ClusterReader(self._api, self._cluster, self._namespace).facts(
