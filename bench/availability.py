@@ -25,10 +25,9 @@ import aiohttp
 from bench.figures import Figure, at_least, exactly, parser_of, shown
 from e2e.deploy.stack import ROOT
 from e2e.helpers.fault_bed import FaultBed, fault_bed
-from inference_operator.cli.drill.answer import CheckedAnswer, longest_gap
 from inference_operator.cli.drill.completion import Question
 from inference_operator.cli.drill.load import LoadPhase, NumberedLoad
-from inference_operator.cli.drill.promises import NO_LIMITS, Fault
+from inference_operator.cli.drill.promises import NO_LIMITS, CheckedAnswer, Fault, longest_gap
 from inference_operator.cli.drill.report import NO_FAULT, DrillReport, FaultRecord, report_of, verdict
 from inference_operator.cli.output import document
 

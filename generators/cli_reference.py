@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from inference_operator.cli.commands import parser
+from inference_operator.cli.main import parser
 from inference_operator.cli.parser import STATUSES
 
 INTRODUCTION = f"""\

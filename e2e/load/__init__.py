@@ -22,11 +22,10 @@ import aiohttp
 
 from e2e.load.result import LoadError, Result, is_clean_error
 from e2e.load.target import base_url
-from inference_operator.cli.drill.answer import CheckedAnswer as Answer
-from inference_operator.cli.drill.answer import Loss
 from inference_operator.cli.drill.completion import DATA, DONE, Question, answer_text, ask
 from inference_operator.cli.drill.load import PROMPTS, WORKERS, LoadPhase, NumberedLoad
-from inference_operator.cli.drill.promises import Fault
+from inference_operator.cli.drill.promises import CheckedAnswer as Answer
+from inference_operator.cli.drill.promises import Fault, Loss
 
 __all__ = ["Answer", "Fault", "LoadError", "Loss", "Result", "is_clean_error"]
 

@@ -4,8 +4,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 
-from inference_operator.cli.drill.answer import CheckedAnswer, Loss, longest_gap
-from inference_operator.cli.drill.promises import NO_LIMITS, Fault, Limits, beyond
+from inference_operator.cli.drill.promises import NO_LIMITS, CheckedAnswer, Fault, Limits, Loss, beyond, longest_gap
 
 _SHOWN_CHARACTERS = 80
 

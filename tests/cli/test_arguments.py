@@ -9,7 +9,7 @@ from itertools import permutations
 import pytest
 
 from inference_operator import __version__
-from inference_operator.cli.commands import APART, COMMANDS, parser
+from inference_operator.cli.main import APART, COMMANDS, parser
 from inference_operator.cli.parser import UsageError
 from tests.cli.conftest import Infd
 from tests.testing.for_each import for_each

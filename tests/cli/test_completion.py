@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from inference_operator.cli import completer
-from inference_operator.cli.commands import COMMANDS
-from inference_operator.cli.completion import SHELLS
+from inference_operator.cli.main import COMMANDS
+from inference_operator.cli.manifests import SHELLS
 from tests.cli.conftest import Infd
 
 KUBECTL = """#!/bin/sh

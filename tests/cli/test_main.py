@@ -12,7 +12,7 @@ from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
 from inference_operator.api.model_gateway import MODEL_GATEWAY_API
 from inference_operator.api.prometheus import PrometheusSettings
-from inference_operator.cli.commands import run_command
+from inference_operator.cli.main import run_command
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import ENGINES
 from tests.cli.conftest import Infd

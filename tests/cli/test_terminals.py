@@ -20,8 +20,8 @@ from rich.live import Live
 from rich.text import Text
 
 from inference_operator.cli.chat.command import ChatWaits
-from inference_operator.cli.commands import COMMANDS
 from inference_operator.cli.doctor.facts import MUTATING_WEBHOOKS
+from inference_operator.cli.main import COMMANDS
 from inference_operator.cli.status.screen import Harmless
 from inference_operator.kube.lookup_listings import EVENT
 from inference_operator.manifest import (
@@ -202,7 +202,7 @@ def attacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[H
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", os.devnull)  # each command would read all certificates of the system
-    for waits in ("status.readings.BETWEEN_SECONDS", "cluster_command.POLL_SECONDS"):
+    for waits in ("status.command.BETWEEN_SECONDS", "cluster_command.POLL_SECONDS"):
         monkeypatch.setattr(f"inference_operator.cli.{waits}", 0.01)
     Hostile.everywhere, Hostile.code = False, 0
     with serving(Hostile, tmp_path / "config"):

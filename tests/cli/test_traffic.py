@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.parser import RefusedError
-from inference_operator.cli.status.readings import BETWEEN_SECONDS, Reading, readings
+from inference_operator.cli.status.command import BETWEEN_SECONDS, Reading, readings
 from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.telemetry import EngineLoad
@@ -154,8 +154,8 @@ def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytes
     async def read(*_: object) -> LiveResource:
         return reading(0)
 
-    monkeypatch.setattr("inference_operator.cli.status.readings.asyncio.sleep", pause)
-    monkeypatch.setattr("inference_operator.cli.status.readings.live_resource", read)
+    monkeypatch.setattr("inference_operator.cli.status.command.asyncio.sleep", pause)
+    monkeypatch.setattr("inference_operator.cli.status.command.live_resource", read)
 
     async def watch() -> None:
         found = readings_of(None, Emptied())

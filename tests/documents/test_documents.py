@@ -8,7 +8,7 @@ import yaml
 
 from generators import demo_output, request_path
 from inference_operator import __version__
-from inference_operator.cli.commands import COMMANDS
+from inference_operator.cli.main import COMMANDS
 from inference_operator.controller.reconciler import Reconciler
 from tests.testing.for_each import for_each
 

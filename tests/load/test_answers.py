@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from e2e.load import is_clean_error
-from inference_operator.cli.drill.answer import CheckedAnswer as Answer
-from inference_operator.cli.drill.answer import Loss
 from inference_operator.cli.drill.completion import Question, ask
+from inference_operator.cli.drill.promises import CheckedAnswer as Answer
+from inference_operator.cli.drill.promises import Loss
 from tests.load.conftest import Handler, abort, echo, plain, serving, stream
 
 PROMPT = "one two three"

@@ -10,12 +10,11 @@ from itertools import count
 import pytest
 from aiohttp import ClientError, web
 
-from inference_operator.cli.drill.answer import CheckedAnswer as Answer
-from inference_operator.cli.drill.answer import Loss
 from inference_operator.cli.drill.completion import REQUEST_ID, EngineTraits
 from inference_operator.cli.drill.load import LoadPhase as Phase
 from inference_operator.cli.drill.load import NumberedLoad as Load
-from inference_operator.cli.drill.promises import PROMISES, Fault, Limits, beyond, promises_table
+from inference_operator.cli.drill.promises import PROMISES, Fault, Limits, Loss, beyond, promises_table
+from inference_operator.cli.drill.promises import CheckedAnswer as Answer
 from inference_operator.cli.drill.report import DrillReport as Report
 from inference_operator.cli.drill.report import FaultRecord, is_proven, page, report_of, verdict
 from inference_operator.cli.parser import UsageError

@@ -17,7 +17,7 @@ from argcomplete.completers import SuppressCompleter
 from argcomplete.finders import CompletionFinder
 from argcomplete.shell_integration import shellcode
 
-from inference_operator.cli.commands import parser
+from inference_operator.cli.main import parser
 
 SECONDS = 3
 """Limit of a look-up: a person waits for it."""

@@ -1,12 +1,134 @@
-"""Entry point of `infd`, the command line that plans without a cluster, and shows and changes what runs in one."""
+"""Entry point of `infd`: the table of commands, their parser, and the end of a process that ran one.
+
+Of a command, the module with its options is imported only if its name is among the words, and the module with its work
+only if it is chosen: the specification's models, the pipeline and the client take most of a second. `infd --help` needs
+names and one line for each.
+"""
 
 import argparse
+import gc
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
 
-from inference_operator.cli.commands import named, parser, run_command
-from inference_operator.cli.parser import UsageError
+from inference_operator import __version__
+from inference_operator.cli.parser import EXIT_INTERRUPTED, STATUSES, Parser, UsageError, harmless, told
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("run:add_arguments", "create an InferenceDeployment for a model, and wait until it serves"),
+    "list": ("status:add_list", "list InferenceDeployments and what is wrong with them, or their traffic in numbers"),
+    "status": ("status:add_status", "show an InferenceDeployment on one screen, once or live, or explain it"),
+    "chat": ("chat:add_arguments", "ask the model of an InferenceDeployment, and print its answer as it comes"),
+    "ui": ("chat:add_ui", "ask the model of an InferenceDeployment on a page in your browser"),
+    "gateway": ("gateway:add_arguments", "show ModelGateways, and ask models through them"),
+    "bench": ("bench:add_arguments", "load one service step by step until its latency objective is broken"),
+    "drill": ("drill:add_arguments", "cause faults under load, and prove that no request is lost"),
+    "logs": ("logs:add_arguments", "print the logs of engines or routers, the cause of a failure first"),
+    "render": ("plan:add_render", "print the objects that the operator would create"),
+    "plan": ("plan:add_arguments", "show the sizes that InferenceDeployments would get"),
+    "fit": ("fit:add_arguments", "check whether a model fits on GPUs"),
+    "arguments": ("manifests:add_rules", "say who may set arguments and variables of engines"),
+    "inspect": ("job:add_inspect", "read a model's config and file sizes, without its weights"),
+    "download": ("job:add_download", "download a model to a folder, as the operator's Jobs do"),
+    "cache": ("cache:add_arguments", "list, fill and prune the claims of `spec.cache`"),
+    "prune": ("job:add_prune", "delete models and compiled kernels in a folder, as the Jobs of `infd cache prune` do"),
+    "pause": ("edit:add_pause", "stop the operator from changing an InferenceDeployment"),
+    "resume": ("edit:add_resume", "let the operator change a paused InferenceDeployment again"),
+    "restart": ("edit:add_restart", "replace engines or routers one by one"),
+    "doctor": ("doctor:add_arguments", "check whether a cluster is as the operator needs it, and say what helps"),
+    "support-bundle": (
+        "support_bundle:add_arguments",
+        "collect what others need to help you, without secrets, in one archive",
+    ),
+    "import": (
+        "import_:add_arguments",
+        "turn a KubeAI Model, a vLLM Deployment or a KServe LLMInferenceService into an InferenceDeployment",
+    ),
+    "completion": ("manifests:add_completion", "print the script that completes commands and names in a shell"),
+    "renew": ("edit:add_renew", "replace routers and engines that keep something of an earlier release"),
+    "key": ("manifests:add_key", "make API keys for users, and name the users behind metrics"),
+    "crd": ("manifests:add_crd", "print the CustomResourceDefinition"),
+    "policy": ("manifests:add_policy", "print the admission policies"),
+}
+"""What adds the options of each command, by its name (`named`), and its line of the help."""
+APART = frozenset({"download", "prune", "crd", "policy"})
+"""Commands for pods and installers, which the help lists apart."""
+
+
+def named(name: str) -> Callable[..., Any]:
+    """A function of this package by its name, whose module is imported only now."""
+    module, _, function = name.partition(":")
+    gc.disable()  # imports make many objects and no garbage: looking for it would take a seventh of their time
+    try:
+        result: Callable[..., Any] = getattr(import_module(f"inference_operator.cli.{module}"), function)
+    finally:
+        gc.enable()
+    return result
+
+
+class CommandParser(Parser):
+    """A parser whose help lists commands in groups."""
+
+    groups: Mapping[str, Sequence[str]]
+    """Names of commands, by the title of the group."""
+
+    def format_help(self) -> str:
+        head, options, tail = super().format_help().partition("\noptions:\n")
+        return "".join([head, *map(_listed, self.groups, self.groups.values()), options, tail])
+
+
+def _listed(title: str, names: Sequence[str]) -> str:
+    width = max(map(len, names), default=0) + 2
+    columns = shutil.get_terminal_size().columns - 2
+    lines = (
+        textwrap.fill(
+            COMMANDS[name][1], columns, initial_indent=f"  {name.ljust(width)}", subsequent_indent=" " * (width + 2)
+        )
+        for name in names
+    )
+    return "\n".join([f"\n{title}:", *lines, ""]) if names else ""
+
+
+def parser(
+    words: Collection[str] = COMMANDS,
+    commands: Collection[str] = COMMANDS,
+    description: str = "Plan models without a cluster, and run, list and explain them in one.",
+    apart: Collection[str] = APART,
+) -> argparse.ArgumentParser:
+    """The parser of some commands, with the options of those that are among the words."""
+    result = CommandParser(
+        prog="infd", usage="infd [-h] [--version] COMMAND ...", description=description, epilog=STATUSES
+    )
+    result.groups = {
+        "commands": [name for name in commands if name not in apart],
+        "commands for pods and installers": [name for name in commands if name in apart],
+    }
+    result.add_argument("--version", action="version", version=__version__, help="show the version and exit")
+    parsers = result.add_subparsers(
+        required=True, prog="infd", metavar="COMMAND", help=argparse.SUPPRESS, parser_class=Parser
+    )
+    for name in commands:
+        command = parsers.add_parser(name)
+        if name in words:
+            named(COMMANDS[name][0])(command)
+    return result
+
+
+def run_command(run: Callable[[], int], words: Sequence[str]) -> NoReturn:
+    try:
+        sys.exit(run())
+    except UsageError as error:
+        print(harmless(told(error, words)), file=sys.stderr)
+        sys.exit(error.status)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
 
 
 def main(arguments: Sequence[str] | None = None, engines: object = None, **options: object) -> None:

@@ -24,10 +24,9 @@ from inference_operator.cli.chat.client import served_model, service_key, target
 from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, operators
 from inference_operator.cli.drill import DRILLED, RATE
-from inference_operator.cli.drill.answer import CheckedAnswer
 from inference_operator.cli.drill.faults import DrilledService, NotHealedError, ObstacleError, Pods, obstacle
 from inference_operator.cli.drill.load import Connectors, LoadPhase, NumberedLoad, tcp
-from inference_operator.cli.drill.promises import PROMISES, Fault, Limits
+from inference_operator.cli.drill.promises import PROMISES, CheckedAnswer, Fault, Limits
 from inference_operator.cli.drill.report import (
     DrillReport,
     FaultRecord,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
-from inference_operator.cli.drill.answer import CheckedAnswer, Loss
+from inference_operator.cli.drill.promises import CheckedAnswer, Loss
 from inference_operator.views.raw import mapping, objects
 
 TOKENS = 16

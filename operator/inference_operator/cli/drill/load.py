@@ -13,8 +13,8 @@ from itertools import count
 
 import aiohttp
 
-from inference_operator.cli.drill.answer import CheckedAnswer
 from inference_operator.cli.drill.completion import TOKENS, EngineTraits, Question, ask, engine_traits
+from inference_operator.cli.drill.promises import CheckedAnswer
 
 WORKERS = 64
 REQUEST_SECONDS = 120.0

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from inference_operator.api.status import json_name
 from inference_operator.cli.bench.levels import quantile
-from inference_operator.cli.drill.answer import CheckedAnswer, Loss, longest_gap
-from inference_operator.cli.drill.promises import Fault, Limits, beyond
+from inference_operator.cli.drill.promises import CheckedAnswer, Fault, Limits, Loss, beyond, longest_gap
 from inference_operator.cli.output import document, table
 from inference_operator.cli.parser import UsageError, harmless
 

@@ -15,9 +15,7 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.arguments import hub_model, named_gpus
 from inference_operator.cli.fit.answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
-from inference_operator.cli.fit.apart import apart
-from inference_operator.cli.fit.apart import lines as apart_lines
-from inference_operator.cli.fit.rate import Asked, asked_rate, prices
+from inference_operator.cli.fit.rate import Asked, apart, apart_lines, asked_rate, prices
 from inference_operator.cli.fit.rate import document as rate_document
 from inference_operator.cli.fit.rate import report as rate_report
 from inference_operator.cli.output import print_found

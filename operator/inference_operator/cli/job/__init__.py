@@ -89,4 +89,4 @@ def add_prune(prune: argparse.ArgumentParser) -> None:
     )
     prune.add_argument("--dry-run", action="store_true", help="delete nothing, and print the same")
     prune.add_argument("--to", type=Path, metavar="FILE", help="also write the sum to this file, as JSON")
-    prune.set_defaults(run="job.prune:run")
+    prune.set_defaults(run="job.download:run_prune")

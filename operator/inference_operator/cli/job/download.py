@@ -1,7 +1,9 @@
-"""`infd download`: downloads a model to the claim of `spec.cache`. The operator's Jobs run it."""
+"""`infd download` and `infd prune`: what Jobs of the operator and of `infd cache` do on the claim of `spec.cache`."""
 
 import argparse
 import sys
+import time
+from dataclasses import replace
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.parser import UsageError
@@ -11,6 +13,9 @@ from inference_operator.jobs.result import Failure
 from inference_operator.model_files.adapter import FolderOrigin, store_adapter
 from inference_operator.model_files.download import ModelOrigin, download
 from inference_operator.model_files.kernels import Kernels
+from inference_operator.model_files.prune import prune
+from inference_operator.model_files.pruning import report_text
+from inference_operator.model_files.uses import Uses, parsed_adapter_use, parsed_use
 from inference_operator.models.adapter import FILES
 from inference_operator.models.checkpoint import gguf_parts
 from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source, stored_name
@@ -82,3 +87,13 @@ def _origin(source: HubModel | BucketModel, *, allow_pickle: bool) -> ModelOrigi
 
 def _say(line: str) -> None:
     print(line, flush=True)
+
+
+def run_prune(options: argparse.Namespace, _: object) -> int:
+    adapters = tuple(parsed_adapter_use(text) for text in options.keep_adapter) if options.adapters else None
+    uses = Uses(tuple(parsed_use(text) for text in options.keep), frozenset(options.keep_kernels), adapters)
+    report = prune(options.cache, uses, now=time.time(), dry_run=options.dry_run)
+    if options.to:
+        options.to.write_text(report_text(replace(report, items=())), encoding="utf-8")
+    print(report_text(report))
+    return 0

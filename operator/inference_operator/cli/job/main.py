@@ -6,7 +6,7 @@ Jobs run it where the operator's image is the official one of Python (jobs/progr
 import sys
 from collections.abc import Sequence
 
-from inference_operator.cli.commands import named, parser, run_command
+from inference_operator.cli.main import named, parser, run_command
 
 COMMANDS = ("inspect", "download", "prune")
 DESCRIPTION = "Run what Jobs of inference-operator run."

@@ -1,8 +1,9 @@
-"""The options of the commands that print objects for installers and users: `infd crd`, `policy` and `key`."""
+"""The options of commands that print what needs no cluster: `infd crd`, `policy`, `key`, `arguments`, `completion`."""
 
 import argparse
 
-from inference_operator.cli.options import SYSTEM_NAMESPACE
+from inference_operator.api.engine_kind import EngineKind
+from inference_operator.cli.options import SYSTEM_NAMESPACE, add_output
 from inference_operator.cli.parser import examples
 
 
@@ -75,3 +76,35 @@ def add_key(key: argparse.ArgumentParser) -> None:
     )
     marks.epilog = examples("infd key marks < keys")
     marks.set_defaults(run="manifests.command:print_marks")
+
+
+def add_rules(arguments: argparse.ArgumentParser) -> None:
+    arguments.description = (
+        "Use it before you write `spec.engine.args` or `spec.engine.env`. Say who may set the arguments and variables"
+        " of engines whose names contain a word, what they do, and what to use instead of those that are refused. What"
+        " is not listed needs the right to create pods with vLLM, and is refused with other engines."
+    )
+    arguments.add_argument("word", nargs="?", default="", help="part of a name; default: all")
+    kinds = [str(kind) for kind in EngineKind if kind is not EngineKind.AUTO]
+    arguments.add_argument("--engine", choices=kinds, default=kinds[0], help=f"kind of the engine; default {kinds[0]}")
+    add_output(arguments)
+    arguments.epilog = examples("infd arguments max-num", "infd arguments --engine LlamaCpp -o json")
+    arguments.set_defaults(run="manifests.command:print_rules")
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def add_completion(completion: argparse.ArgumentParser) -> None:
+    completion.description = (
+        "Print the script by which a shell completes commands, options, and names of resources, namespaces and"
+        " contexts, which kubectl looks up. The first two examples are lines of ~/.bashrc and ~/.zshrc. `kubectl infd`"
+        " is completed where kubectl itself is: it finds the program `kubectl_complete-infd`."
+    )
+    completion.epilog = examples(
+        'eval "$(infd completion bash)"',
+        'eval "$(infd completion zsh)"',
+        "infd completion fish > ~/.config/fish/completions/infd.fish",
+    )
+    completion.add_argument("shell", choices=SHELLS, help="shell that will read it")
+    completion.set_defaults(run="completer:print_script")

@@ -1,4 +1,4 @@
-"""`infd crd`, `infd policy` and `infd key`: objects for installers, Secrets with keys of users, and their marks."""
+"""`infd crd`, `policy`, `key` and `arguments`: objects for installers, keys of users, their marks, rules of engines."""
 
 import argparse
 import hashlib
@@ -16,8 +16,8 @@ from inference_operator.api.crd import crd
 from inference_operator.api.editor_schema import editor_schema
 from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.api.router_keys import KEYS_FILE
-from inference_operator.cli.output import dump, manifest_text, schema_text
-from inference_operator.cli.parser import UsageError
+from inference_operator.cli.output import dump, manifest_text, print_found, schema_text, table
+from inference_operator.cli.parser import EXIT_NOT_FOUND, UsageError
 from inference_operator.controller.resource_kind import KINDS
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.router.keys import MARK_LETTERS
@@ -91,3 +91,17 @@ def _secret(name: str, namespace: str | None, line: str) -> str:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {KEYS_FILE: line + "\n"}}
     return manifest_text(secret, "yaml")
+
+
+def print_rules(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    word = options.word.lower().replace("_", "-")
+    rules = [rule for rule in engines[options.engine].option_rules if word in rule.name.lower().replace("_", "-")]
+    if not rules:
+        other = " It needs the right to create pods." if options.engine == engines.default else " It is refused."
+        raise UsageError(
+            f"No argument or variable of {options.engine} is listed as `{options.word}`.{other}", EXIT_NOT_FOUND
+        )
+    rows = [(rule.name, rule.who, rule.note.replace("`", "")) for rule in rules]
+    lines = table([("NAME", "WHO MAY SET IT", "EFFECT, OR WHAT TO USE INSTEAD"), *rows])
+    print_found(rules, options.output, lines)
+    return 0

@@ -193,7 +193,7 @@ def smallest_manifest(options: argparse.Namespace) -> Manifest:
         UsageError: a choice is invalid, with the field and the cure.
 
     Examples:
-        >>> from inference_operator.cli.commands import parser
+        >>> from inference_operator.cli.main import parser
         >>> def spec(*words):
         ...     return smallest_manifest(parser(["run"]).parse_args(["run", "--namespace=a", "qwen", *words]))["spec"]
         >>> spec("Qwen/Qwen3-8B")

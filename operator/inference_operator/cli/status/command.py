@@ -1,19 +1,60 @@
-"""`infd status`: one screen about a resource, once or live."""
+"""`infd status`: one screen about a resource, once or live; and readings that follow one another, for rates."""
 
 import argparse
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.cli.live_resource import LiveResource
+from inference_operator.cli.cluster_command import ClusterCommand, resources
+from inference_operator.cli.live_resource import LiveResource, live_resource
 from inference_operator.cli.output import dumped
-from inference_operator.cli.parser import EXIT_REFUSED
-from inference_operator.cli.status.readings import Reading, readings
+from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
 from inference_operator.cli.status.report import StatusReport, status_report
 from inference_operator.cli.status.screen import can_watch, screen, show, watch
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import Manifest
+
+BETWEEN_SECONDS = 2.0
+"""Between two readings: a shorter time has few requests."""
+AT_ONCE = 4
+"""Resources that are read at once, each with `PAGES_AT_ONCE` requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Resources by their uids, as they are and as they were in the reading before, of which the first has none."""
+
+    now: Mapping[str, LiveResource]
+    before: Mapping[str, LiveResource]
+    elapsed: float
+    """Seconds between the two."""
+
+
+async def readings(
+    api: Api, cluster: KubeCluster, options: argparse.Namespace, engines: EngineRegistry
+) -> AsyncIterator[Reading]:
+    """Raises `RefusedError` once the resource that is named was deleted."""
+    few, loop = asyncio.Semaphore(AT_ONCE), asyncio.get_running_loop()
+    before: Mapping[str, LiveResource] = {}
+    read_at = loop.time()
+
+    async def read(live: Manifest) -> LiveResource:
+        async with few:
+            return await live_resource(api, cluster, live, engines)
+
+    while True:
+        try:
+            found = await resources(cluster, options)
+        except UsageError as error:
+            raise (RefusedError(f"{options.namespace}/{options.name} was deleted.") if before else error) from None
+        now = {reading.found.uid: reading for reading in await asyncio.gather(*map(read, found))}
+        last, read_at = read_at, loop.time()
+        yield Reading(now, before, read_at - last)
+        before = now
+        await asyncio.sleep(BETWEEN_SECONDS)
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:

@@ -15,7 +15,7 @@ from inference_operator.cli.cluster_command import ClusterCommand, none_of, reso
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.output import TABLES, Columns, dumped, print_found, table_of
 from inference_operator.cli.parser import UsageError
-from inference_operator.cli.status.readings import BETWEEN_SECONDS, Reading, readings
+from inference_operator.cli.status.command import BETWEEN_SECONDS, Reading, readings
 from inference_operator.cli.status.report import StatusReport, status_report, words_of
 from inference_operator.cli.status.screen import can_watch, show, watch
 from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table
