@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from inference_operator.api.duration import duration
+
 DEFAULT_NAMESPACE = "default"
 """The namespace where neither the command line nor the kubeconfig names one."""
 
@@ -29,11 +31,40 @@ def add_timeout(parser: argparse.ArgumentParser, seconds: int, meaning: str) -> 
 def number(least: int, most: int) -> "type[int]":
 
     def parsed(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
+        if not text.isascii() or not text.isdigit() or not least <= int(text[:12]) <= most:
             raise argparse.ArgumentTypeError(f"must be a number from {least} to {most:,}")
         return int(text)
 
     return parsed  # type: ignore[return-value] # argparse takes any callable
+
+
+def amount(most: float, *, is_positive: bool = False) -> "type[float]":
+    """The type of an argument that is a number from 0, or over 0, up to this one."""
+
+    def parsed(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= most or (is_positive and not value):
+            raise argparse.ArgumentTypeError(f"must be a number {'over' if is_positive else 'from'} 0 up to {most:,g}")
+        return value
+
+    return parsed  # type: ignore[return-value] # as above
+
+
+MOST_SECONDS = 24 * 3600
+
+
+def seconds(text: str) -> float:
+    """The value of an argument that is a time."""
+    try:
+        found = duration(text).total_seconds()
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError("must be a time up to 24h, such as 500ms, 90s or 10m")
+    return found
 
 
 FORMATS = ("table", "json", "yaml")
@@ -51,27 +82,16 @@ def add_form(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--gpu",
-        action="append",
-        default=[],
-        metavar="KIND[:COUNT]",
-        help="kind and number of GPUs of an existing or possible node, for example L4:4; repeatable",
-    )
+    words = "kind and number of GPUs of an existing or possible node, for example L4:4; repeatable"
+    parser.add_argument("--gpu", action="append", default=[], metavar="KIND[:COUNT]", help=words)
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f",
-        "--filename",
-        required=True,
-        action="append",
-        help="file or directory with InferenceDeployments; - reads standard input; repeatable",
-    )
+    words = "file or directory with InferenceDeployments; - reads standard input; repeatable"
+    parser.add_argument("-f", "--filename", required=True, action="append", help=words)
     add_gpus(parser)
-    parser.add_argument(
-        "--model", metavar="FILE", help="output of `infd inspect -o json`; default: ask the hub, then the catalogue"
-    )
+    words = "output of `infd inspect -o json`; default: ask the hub, then the catalogue"
+    parser.add_argument("--model", metavar="FILE", help=words)
 
 
 TOKEN_SECRET = "Secret with a token of the hub, and its key; default: `token`"  # noqa: S105 - a help
@@ -92,11 +112,8 @@ VARIABLE = "INFD_API_KEY"
 
 
 def add_key(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--key-from",
-        metavar="SECRET[/ENTRY]",
-        help=f"Secret of its namespace with the API key, and the entry of several; default: the variable {VARIABLE}",
-    )
+    words = f"Secret of its namespace with the API key, and the entry of several; default: the variable {VARIABLE}"
+    parser.add_argument("--key-from", metavar="SECRET[/ENTRY]", help=words)
 
 
 SYSTEM_NAMESPACE = "inference-operator-system"

@@ -28,13 +28,11 @@ def add_arguments(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("name", help="name of the InferenceDeployment")
     add_connection(bench)
     bench.add_argument("-y", "--yes", action="store_true", help="load the service without asking")
-    bench.add_argument(
-        "--max-concurrency",
-        type=number(1, MOST_CONCURRENCY),
-        default=MAX_CONCURRENCY,
-        metavar="N",
-        help=f"most requests at once, up to {MOST_CONCURRENCY}; default {MAX_CONCURRENCY}",
+    most, at_once = (
+        number(1, MOST_CONCURRENCY),
+        f"most requests at once, up to {MOST_CONCURRENCY}; default {MAX_CONCURRENCY}",
     )
+    bench.add_argument("--max-concurrency", type=most, default=MAX_CONCURRENCY, metavar="N", help=at_once)
     bench.add_argument(
         "--seconds", type=number(1, 3600), default=LEVEL_SECONDS, metavar="N", help="of each level; default 20"
     )

@@ -6,8 +6,6 @@ from argparse import _SubParsersAction
 from inference_operator.cli.options import TOKEN_SECRET, add_connection, add_output
 from inference_operator.cli.parser import examples
 
-__all__ = ["add_arguments"]
-
 
 def add_arguments(cache: argparse.ArgumentParser) -> None:
     cache.description = "List, fill and prune the claims of `spec.cache` in the cluster of the current kubeconfig."
@@ -43,13 +41,8 @@ def _add_prefetch(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     command.add_argument("--revision", help="branch, tag or commit; default: the default branch")
     command.add_argument("--allow-pickle", action="store_true", help="as `spec.model.allowPickle`; needs a commit")
     _add_claim(command)
-    command.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="variable of the Job, as HF_ENDPOINT; repeatable",
-    )
+    variable = "variable of the Job, as HF_ENDPOINT; repeatable"
+    command.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=variable)
     command.add_argument("--token-secret", default="", metavar="NAME[/KEY]", help=TOKEN_SECRET)
     command.add_argument(
         "--s3-secret", metavar="NAME", help="Secret with the key of a bucket, as `model.s3.credentialsSecretRef`"

@@ -5,9 +5,6 @@ import argparse
 from inference_operator.cli.options import add_connection, add_output, add_timeout
 from inference_operator.cli.parser import examples
 
-__all__ = ["add_arguments"]
-
-
 TIMEOUT_SECONDS = 180
 """Default of --timeout: the pull of the operator's image, 100 MB, on a slow network."""
 HUB = "https://huggingface.co"

@@ -2,9 +2,8 @@
 
 import argparse
 
-from inference_operator.api.duration import duration
 from inference_operator.cli.drill.promises import Fault
-from inference_operator.cli.options import add_connection, add_key, add_output
+from inference_operator.cli.options import add_connection, add_key, add_output, amount, seconds
 from inference_operator.cli.parser import examples
 
 DRILLED = (
@@ -46,84 +45,32 @@ def add_arguments(drill: argparse.ArgumentParser) -> None:
     which = drill.add_mutually_exclusive_group(required=True)
     which.add_argument("name", nargs="?", help="name of the InferenceDeployment")
     which.add_argument("--judge", metavar="FILE", help="judge the report of an earlier drill (-o json) again")
-    _add_faults(drill)
-    _add_way(drill)
+    add_connection(drill)
+    _add_load(drill)
     drill.set_defaults(run="drill.command:run")
 
 
-def _add_faults(drill: argparse.ArgumentParser) -> None:
-    add_connection(drill)
-    drill.add_argument(
-        "--for",
-        dest="seconds",
-        type=_seconds,
-        default=SECONDS,
-        metavar="TIME",
-        help="begin no fault after this time, and end when all have had their turn, such as 90s or 10m; default 5m",
-    )
-    drill.add_argument(
-        "--faults",
-        type=_faults,
-        default=None,
-        metavar="FAULT,…",
-        help=f"which; default: all you may cause, of {', '.join(DRILLED)}",
-    )
-    drill.add_argument(
-        "--rate",
-        type=_rate,
-        default=None,
-        metavar="N",
-        help=f"requests per second; default {RATE:g}, or half of what one engine carries if that is less",
-    )
-
-
-def _add_way(drill: argparse.ArgumentParser) -> None:
-    drill.add_argument("--seed", type=int, default=None, metavar="N", help="of the order of faults; default: random")
+def _add_load(drill: argparse.ArgumentParser) -> None:
+    words = "begin no fault after this time, and end when all have had their turn, such as 90s or 10m; default 5m"
+    drill.add_argument("--for", dest="seconds", type=seconds, default=SECONDS, metavar="TIME", help=words)
+    words = f"which; default: all you may cause, of {', '.join(DRILLED)}"
+    drill.add_argument("--faults", type=_faults, metavar="FAULT,…", help=words)
+    words = f"requests per second; default {RATE:g}, or half of what one engine carries if that is less"
+    drill.add_argument("--rate", type=amount(MOST_RATE, is_positive=True), metavar="N", help=words)
+    drill.add_argument("--seed", type=int, metavar="N", help="of the order of faults; default: random")
     drill.add_argument("-y", "--yes", action="store_true", help="begin without asking")
-    drill.add_argument(
-        "--yes-interrupt", action="store_true", help="also faults that interrupt the service or let requests wait"
-    )
-    drill.add_argument(
-        "--url",
-        default="",
-        metavar="URL",
-        help="of the service, where this machine can reach it, such as an Ingress; of its gateway with `roll-gateway`"
-        " in --faults",
-    )
-    drill.add_argument(
-        "--heal-timeout",
-        type=_seconds,
-        default=HEAL_SECONDS,
-        metavar="TIME",
-        help="how long a fault may take to heal; default 15m",
-    )
+    words = "also faults that interrupt the service or let requests wait"
+    drill.add_argument("--yes-interrupt", action="store_true", help=words)
+    words = "of the service, where this machine can reach it, such as an Ingress; of its gateway with `roll-gateway` in"
+    drill.add_argument("--url", default="", metavar="URL", help=f"{words} --faults")
+    words = "how long a fault may take to heal; default 15m"
+    drill.add_argument("--heal-timeout", type=seconds, default=HEAL_SECONDS, metavar="TIME", help=words)
     drill.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
     add_key(drill)
     add_output(drill)
 
 
-MOST_SECONDS = 24 * 3600
 MOST_RATE = 100.0
-
-
-def _seconds(text: str) -> int:
-    try:
-        seconds = int(duration(text).total_seconds())
-    except ValueError:
-        seconds = 0
-    if not 1 <= seconds <= MOST_SECONDS:
-        raise argparse.ArgumentTypeError("must be a time from 1s to 24h, such as 90s or 10m")
-    return seconds
-
-
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate <= MOST_RATE:
-        raise argparse.ArgumentTypeError(f"must be a number over 0, up to {MOST_RATE:g}")
-    return rate
 
 
 def _faults(text: str) -> tuple[Fault, ...]:

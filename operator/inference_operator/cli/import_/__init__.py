@@ -5,8 +5,6 @@ import argparse
 from inference_operator.cli.options import add_connection, add_form
 from inference_operator.cli.parser import examples
 
-__all__ = ["add_arguments"]
-
 
 def add_arguments(imported: argparse.ArgumentParser) -> None:
     imported.description = (

@@ -24,13 +24,8 @@ def add_inspect(inspect: argparse.ArgumentParser) -> None:
     )
     inspect.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
     inspect.add_argument("--folder", type=Path, help="mount path of the volume of a pvc:// or oci:// source")
-    inspect.add_argument(
-        "--time-limit",
-        type=number(1, MAX_SECONDS),
-        default=TIME_LIMIT_SECONDS,
-        metavar="SECONDS",
-        help="time limit; default 120",
-    )
+    whole, words = number(1, MAX_SECONDS), "time limit; default 120"
+    inspect.add_argument("--time-limit", type=whole, default=TIME_LIMIT_SECONDS, metavar="SECONDS", help=words)
     inspect.add_argument("--to", type=Path, metavar="FILE", help="also write the result to this file, as JSON")
     add_output(inspect)
     inspect.set_defaults(run="job.inspect:run")
@@ -69,24 +64,13 @@ def add_prune(prune: argparse.ArgumentParser) -> None:
         " the downloads."
     )
     prune.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
-    prune.add_argument(
-        "--keep",
-        action="append",
-        default=[],
-        metavar="MODEL[@COMMIT][=WHO]",
-        help="a model in use, and who uses it; without a commit, all its commits; repeatable",
-    )
-    prune.add_argument(
-        "--keep-kernels", action="append", default=[], metavar="NAME", help="folder of kernels in use; repeatable"
-    )
+    words = "a model in use, and who uses it; without a commit, all its commits; repeatable"
+    prune.add_argument("--keep", action="append", default=[], metavar="MODEL[@COMMIT][=WHO]", help=words)
+    words = "folder of kernels in use; repeatable"
+    prune.add_argument("--keep-kernels", action="append", default=[], metavar="NAME", help=words)
     prune.add_argument("--adapters", action="store_true", help="also delete LoRA adapters; without it, all stay")
-    prune.add_argument(
-        "--keep-adapter",
-        action="append",
-        default=[],
-        metavar="SOURCE[=WHO]",
-        help="an adapter in use, without `hf://`, and who uses it; repeatable",
-    )
+    words = "an adapter in use, without `hf://`, and who uses it; repeatable"
+    prune.add_argument("--keep-adapter", action="append", default=[], metavar="SOURCE[=WHO]", help=words)
     prune.add_argument("--dry-run", action="store_true", help="delete nothing, and print the same")
     prune.add_argument("--to", type=Path, metavar="FILE", help="also write the sum to this file, as JSON")
     prune.set_defaults(run="job.download:run_prune")

@@ -26,30 +26,18 @@ def add_policy(command: argparse.ArgumentParser) -> None:
     )
     which = command.add_mutually_exclusive_group()
     which.add_argument("--operator", action="store_true", help="print those for the operator's own ServiceAccount")
-    which.add_argument(
-        "--owner",
-        action="store_true",
-        help="print that of the setting `policy`, whose parameters the chart writes into the ConfigMap NAME-policy",
-    )
+    words = "print that of the setting `policy`, whose parameters the chart writes into the ConfigMap NAME-policy"
+    which.add_argument("--owner", action="store_true", help=words)
     own = command.add_argument_group("with --operator or --owner")
     own.add_argument(
         "--namespace", "-n", default=SYSTEM_NAMESPACE, help=f"namespace of the operator (default: {SYSTEM_NAMESPACE})"
     )
     own.add_argument("--name", default=NAME, help=f"name of the operator's Lease (default: {NAME})")
     own.add_argument("--account", default="", help="name of the operator's ServiceAccount (default: that of the Lease)")
-    own.add_argument(
-        "--pod-account",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a ServiceAccount that the operator's settings name for pods; may be repeated",
-    )
-    own.add_argument(
-        "--prometheus",
-        default="{}",
-        metavar="JSON",
-        help="the operator's setting `prometheus`: the address and the authentication that KEDA may use",
-    )
+    words = "a ServiceAccount that the operator's settings name for pods; may be repeated"
+    own.add_argument("--pod-account", action="append", default=[], metavar="NAME", help=words)
+    words = "the operator's setting `prometheus`: the address and the authentication that KEDA may use"
+    own.add_argument("--prometheus", default="{}", metavar="JSON", help=words)
     command.set_defaults(run="manifests.command:print_policies")
 
 

@@ -20,21 +20,12 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
     where = plan.add_mutually_exclusive_group()
     where.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the kubeconfig")
     where.add_argument("--diff", action="store_true", help="show what would change in the cluster of the kubeconfig")
-    plan.add_argument(
-        "-n",
-        "--namespace",
-        dest="in_namespace",
-        metavar="NAME",
-        help="with --diff: namespace of resources whose file names none; default: that of the context",
-    )
+    words = "with --diff: namespace of resources whose file names none; default: that of the context"
+    plan.add_argument("-n", "--namespace", dest="in_namespace", metavar="NAME", help=words)
     add_cluster(plan)
     add_output(plan)
-    plan.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="show the source of the model, the runner-up, and the memory of one GPU",
-    )
+    words = "show the source of the model, the runner-up, and the memory of one GPU"
+    plan.add_argument("-v", "--verbose", action="store_true", help=words)
     plan.set_defaults(run="plan.command:run")
 
 

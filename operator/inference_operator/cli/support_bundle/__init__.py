@@ -6,8 +6,6 @@ from pathlib import Path
 from inference_operator.cli.options import add_connection, add_output
 from inference_operator.cli.parser import examples
 
-__all__ = ["add_arguments"]
-
 
 def add_arguments(bundle: argparse.ArgumentParser) -> None:
     bundle.description = (
