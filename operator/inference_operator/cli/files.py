@@ -3,7 +3,6 @@
 Pydantic lacks two of its rules: it drops nulls, and rejects numbers in quotes.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,10 +16,10 @@ from inference_operator.api.field_errors import Path as FieldPath
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal, all_of
 from inference_operator.api.spec import Spec
+from inference_operator.cli.options import STDIN, file_text
 from inference_operator.cli.parser import UsageError
 from inference_operator.manifest import API_VERSION, KIND, Manifest
 
-STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
 """Suffixes of the files that are read from a directory, as kubectl does."""
 
@@ -53,12 +52,7 @@ def _files(path: Path) -> Sequence[Path]:
 def _objects(path: Path) -> Sequence[Manifest]:
     label = "standard input" if str(path) == STDIN else str(path)
     try:
-        text = sys.stdin.read() if str(path) == STDIN else path.read_text(encoding="utf-8")
-        return [item for document in yaml.safe_load_all(text) for item in _listed(document)]
-    except OSError as error:
-        raise UsageError(f"{label}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{label}: is not UTF-8 text.") from error
+        return [item for document in yaml.safe_load_all(file_text(str(path))) for item in _listed(document)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         position = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""

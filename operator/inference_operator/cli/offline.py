@@ -4,13 +4,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.arguments import model_of_spec
 from inference_operator.cli.files import stored, with_quoted_numbers
+from inference_operator.cli.options import file_text
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
@@ -57,13 +57,7 @@ def why_nothing(result: Outcome) -> str:
 def model_of(path: str | None) -> Entry | None:
     if path is None:
         return None
-    try:
-        with Path(path).open(encoding="utf-8") as file:
-            result = parsed_result(file.read(LIMIT + 1).strip())
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is not UTF-8 text.") from error
+    result = parsed_result(file_text(path, LIMIT).strip())
     if isinstance(result, Failure):
         raise UsageError(f"{path}: {result.message}")
     if result is None:

@@ -1,9 +1,12 @@
 """Options that several commands have. No module that is imported for help imports more than this one and `parser`."""
 
 import argparse
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from inference_operator.api.duration import duration
+from inference_operator.cli.parser import UsageError
 
 DEFAULT_NAMESPACE = "default"
 """The namespace where neither the command line nor the kubeconfig names one."""
@@ -118,3 +121,20 @@ def add_key(parser: argparse.ArgumentParser) -> None:
 
 SYSTEM_NAMESPACE = "inference-operator-system"
 """The namespace that the documentation installs the operator into."""
+
+
+STDIN = "-"
+
+
+def file_text(path: str, most: int = -1) -> str:
+    """The text of a file, or of standard input; of a longer one than `most` characters, one character more."""
+    label = "standard input" if path == STDIN else path
+    try:
+        with nullcontext(sys.stdin) if path == STDIN else Path(path).open(encoding="utf-8") as file:
+            text = file.read(most if most < 0 else most + 1)
+            text.encode()  # the locale C decodes every byte of standard input
+            return text
+    except OSError as error:
+        raise UsageError(f"{label}: {error.strerror}.") from error
+    except UnicodeError as error:
+        raise UsageError(f"{label}: is not UTF-8 text.") from error

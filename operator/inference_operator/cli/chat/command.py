@@ -25,6 +25,7 @@ from inference_operator.cli.chat.answers import (
 )
 from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_client, service_key
 from inference_operator.cli.cluster_command import ClusterCommand
+from inference_operator.cli.options import STDIN, file_text
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.registry import EngineRegistry
@@ -58,19 +59,10 @@ def no_pod_answers(found: AnyResource) -> str:
 
 def _question(options: argparse.Namespace) -> str:
     is_dialogue = options.prompt is None and sys.stdin.isatty()
-    question = "" if is_dialogue else (_piped() if options.prompt is None else options.prompt).strip()
+    question = "" if is_dialogue else (file_text(STDIN) if options.prompt is None else options.prompt).strip()
     if not question and not is_dialogue:
         raise UsageError('There is no question. Write it after the name: infd chat NAME "Hello"')
     return question
-
-
-def _piped() -> str:
-    try:
-        text = sys.stdin.read()
-        text.encode()  # the locale C decodes every byte
-    except UnicodeError as error:
-        raise UsageError("standard input: is not UTF-8 text.") from error
-    return text
 
 
 async def _talk(

@@ -10,6 +10,7 @@ from inference_operator.admission.rights import Right
 from inference_operator.cli.operator_settings import operator_of
 from inference_operator.cli.output import first_of
 from inference_operator.manifest import (
+    CHILD_KINDS,
     CLAIM,
     CONFIG_MAP,
     DEPLOYMENT,
@@ -18,6 +19,8 @@ from inference_operator.manifest import (
     HORIZONTAL_POD_AUTOSCALER,
     INGRESS,
     JOB,
+    NETWORK_POLICY,
+    NODE,
     PLURAL,
     POD,
     SERVICE,
@@ -39,6 +42,21 @@ API_SERVICE = Kind("apiregistration.k8s.io/v1", "APIService")
 LEASE = Kind("coordination.k8s.io/v1", "Lease")
 COREFILE = Kind("v1", "ConfigMap")
 """The ConfigMap `coredns` of `kube-system`, under a name of its own: others of this kind are children."""
+
+
+CLUSTER_KINDS = (
+    NODE,
+    RUNTIME_CLASS,
+    STORAGE_CLASS,
+    DAEMON_SET,
+    DEFINITION,
+    VALIDATING_WEBHOOKS,
+    MUTATING_WEBHOOKS,
+    ADMISSION_POLICY,
+    API_SERVICE,
+)
+LABELLED_KINDS = (*CHILD_KINDS, NETWORK_POLICY)
+"""Kinds of objects that the operator makes."""
 
 
 class Health(StrEnum):

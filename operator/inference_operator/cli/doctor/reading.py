@@ -7,18 +7,14 @@ from typing import TypeVar
 
 from inference_operator.admission.rights import CREATE_PODS, Right
 from inference_operator.cli.doctor.facts import (
-    ADMISSION_POLICY,
-    API_SERVICE,
+    CLUSTER_KINDS,
     COREFILE,
-    DAEMON_SET,
-    DEFINITION,
+    LABELLED_KINDS,
     LEASE,
     MUTATING_WEBHOOKS,
     NAMESPACE,
     OPERATOR_RIGHTS,
     OWN_RIGHTS,
-    RUNTIME_CLASS,
-    STORAGE_CLASS,
     VALIDATING_WEBHOOKS,
     ClusterFacts,
     Listed,
@@ -32,11 +28,9 @@ from inference_operator.controller.cluster import ClusterError, ForbiddenError, 
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import (
-    CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
     INFERENCE_DEPLOYMENT,
-    NETWORK_POLICY,
     NODE,
     POD,
     SERVICE,
@@ -48,19 +42,6 @@ from inference_operator.objects.names import MANAGED_SELECTOR, NAME_LABEL
 from inference_operator.views.raw import mapping, objects
 
 _Result = TypeVar("_Result")
-CLUSTER_KINDS = (
-    NODE,
-    RUNTIME_CLASS,
-    STORAGE_CLASS,
-    DAEMON_SET,
-    DEFINITION,
-    VALIDATING_WEBHOOKS,
-    MUTATING_WEBHOOKS,
-    ADMISSION_POLICY,
-    API_SERVICE,
-)
-LABELLED_KINDS = (*CHILD_KINDS, NETWORK_POLICY)
-"""Kinds of objects that the operator makes."""
 AT_ONCE = 8
 """Requests at the same time: below the limit of one user's queue in the API server (`--max-requests-inflight`)."""
 _ACCESS = "/apis/authorization.k8s.io/v1"

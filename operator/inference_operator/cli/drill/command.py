@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from random import Random, SystemRandom
 from textwrap import fill
 
@@ -39,7 +38,7 @@ from inference_operator.cli.drill.report import (
 )
 from inference_operator.cli.gateway.command import Gateway, NoGatewayError, gateway_before
 from inference_operator.cli.operator_settings import operator_of
-from inference_operator.cli.options import SYSTEM_NAMESPACE
+from inference_operator.cli.options import SYSTEM_NAMESPACE, file_text
 from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
@@ -74,7 +73,7 @@ WIDTH = 120
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     if options.judge:
-        return _told(report_of(_read(options.judge)), options.output)
+        return _told(report_of(file_text(options.judge)), options.output)
     if not options.yes and not sys.stdin.isatty():
         raise UsageError("It causes faults in a live service. Add --yes, because there is no terminal to ask at.")
 
@@ -85,13 +84,6 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     return ClusterCommand(options, interrupted="Interrupted. What the drill has begun is taken back.").run_for(
         options.name, work
     )
-
-
-def _read(name: str) -> str:
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--judge: {name} cannot be read: {error}") from error
 
 
 class _ended_by_signals:  # noqa: N801 - a context manager

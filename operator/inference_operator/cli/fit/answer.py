@@ -17,19 +17,8 @@ from inference_operator.sizing.shape import SizingInputs
 
 DIGITS = 3
 HEAD = (
-    "GPU",
-    "FITS",
-    "TENSOR",
-    "PIPELINE",
-    "NODES",
-    "CONTEXT",
-    "WEIGHTS",
-    "ACTIV.",
-    "NON-TORCH",
-    "GRAPHS",
-    "KV",
-    "KV TOKENS",
-    "CONCURRENCY",
+    *("GPU", "FITS", "TENSOR", "PIPELINE", "NODES", "CONTEXT"),
+    *("WEIGHTS", "ACTIV.", "NON-TORCH", "GRAPHS", "KV", "KV TOKENS", "CONCURRENCY"),
 )
 UNITS = "WEIGHTS to KV: GiB of one GPU. CONCURRENCY: requests of the full context at once."
 
@@ -67,13 +56,10 @@ class Answer:
     def _chosen(self) -> Manifest:
         if self.plan is None:
             return {}
-        shape, host = self.plan.shape, self.plan.host
+        shape, host, names = self.plan.shape, self.plan.host, ("tensor", "pipeline", "data", "nodes")
         return {
             "gpu": self.gpu,
-            "tensor": shape.parallel.tensor,
-            "pipeline": shape.parallel.pipeline,
-            "data": shape.parallel.data,
-            "nodes": shape.parallel.nodes,
+            **{name: getattr(shape.parallel, name) for name in names},
             "gpusPerReplica": self.plan.gpus_per_replica,
             "replicasPerNode": self.plan.replicas_per_node,
             "maxModelLen": shape.context,
@@ -165,13 +151,12 @@ def _row(one: Answer) -> Sequence[str]:
     found = one.budget
     if found is None or (not one.fits and one.plan is None and found.kv_cache <= 0):
         return (one.gpu, "no")
+    sizes = one.plan.shape.parallel if one.plan else None
     amounts = (found.weights, found.activation, found.context_memory, found.graphs, found.kv_cache)
     return (
         one.gpu,
         "yes" if one.fits else "no",
-        str(one.plan.shape.parallel.tensor) if one.plan else "-",
-        str(one.plan.shape.parallel.pipeline) if one.plan else "-",
-        str(one.plan.shape.parallel.nodes) if one.plan else "-",
+        *((str(sizes.tensor), str(sizes.pipeline), str(sizes.nodes)) if sizes else ("-", "-", "-")),
         f"{found.context:,}",
         *(f"{gib:.1f}" for gib in amounts),
         f"{found.kv_tokens:,}",

@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -18,6 +17,7 @@ from inference_operator.cli.fit.answer import Answer, answer_of_infeasible, answ
 from inference_operator.cli.fit.rate import Asked, apart, apart_lines, asked_rate, prices
 from inference_operator.cli.fit.rate import document as rate_document
 from inference_operator.cli.fit.rate import report as rate_report
+from inference_operator.cli.options import file_text
 from inference_operator.cli.output import print_found
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
@@ -208,7 +208,7 @@ def _exact_offer(options: argparse.Namespace) -> GpuOffer:
     return replace(named_gpus(USUAL_KINDS[0]), kind="GPU", memory_gib=memory, linked=linked)
 
 
-MAX_CONFIG_BYTES = 4 * 2**20
+MAX_CONFIG_CHARACTERS = 4 * 2**20
 """Maximum size of a `config.json`; none on the hub comes near."""
 
 
@@ -279,23 +279,14 @@ def _named(name: str) -> Entry:
 
 def _of_file(path: str) -> tuple[object, Weights | None, SideFiles]:
     """A `config.json`, or the output of `infd inspect -o json`, which has the checkpoint size too."""
-    document = _document(path)
+    text = file_text(path, MAX_CONFIG_CHARACTERS)
+    if len(text) > MAX_CONFIG_CHARACTERS:
+        raise UsageError(f"{path}: is larger than {MAX_CONFIG_CHARACTERS // 2**20} MiB, so it is not a config.json.")
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: is not valid JSON.") from error
     result = parsed_result(json.dumps(document))
     if isinstance(result, Failure):
         raise UsageError(result.message)
     return (result.config, result.weights, result.side) if result else (document, None, NO_SIDE_FILES)
-
-
-def _document(path: str) -> object:
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_CONFIG_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.") from error
-    if len(content) > MAX_CONFIG_BYTES:
-        raise UsageError(f"{path}: is larger than {MAX_CONFIG_BYTES // 2**20} MiB, so it is not a config.json.")
-    try:
-        document: object = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: is not valid JSON.") from error
-    return document

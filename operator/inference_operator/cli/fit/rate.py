@@ -68,10 +68,7 @@ def document(plan: FleetPlan, asked: Asked) -> Manifest:
     parallel, million = plan.engine.shape.parallel, plan.price_of_million(asked.load)
     return {
         "gpu": plan.engine.offer.kind,
-        "tensor": parallel.tensor,
-        "pipeline": parallel.pipeline,
-        "data": parallel.data,
-        "nodes": parallel.nodes,
+        **{name: getattr(parallel, name) for name in ("tensor", "pipeline", "data", "nodes")},
         "replicas": plan.replicas,
         "gpus": plan.gpus,
         "maxModelLen": plan.engine.budget.context,

@@ -30,25 +30,12 @@ HUB_CACHE = "/root/.cache/huggingface"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a path in another pod
 SCHEDULING = ("tolerations", "affinity", "priorityClassName", "runtimeClassName", "schedulerName")
 SET_BY_OPERATOR = (
-    "ports",
-    "livenessProbe",
-    "readinessProbe",
-    "startupProbe",
-    "lifecycle",
-    "securityContext",
-    "terminationMessagePath",
-    "terminationMessagePolicy",
-    "imagePullPolicy",
-    "name",
+    *("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "securityContext"),
+    *("terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "name"),
 )
 POD_SET_BY_OPERATOR = (
-    "securityContext",
-    "terminationGracePeriodSeconds",
-    "restartPolicy",
-    "dnsPolicy",
-    "automountServiceAccountToken",
-    "enableServiceLinks",
-    "serviceAccount",
+    *("securityContext", "terminationGracePeriodSeconds", "restartPolicy", "dnsPolicy"),
+    *("automountServiceAccountToken", "enableServiceLinks", "serviceAccount"),
 )
 _VOLUMES = ("persistentVolumeClaim", "configMap", "emptyDir", "image", "secret", "csi")
 

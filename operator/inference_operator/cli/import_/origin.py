@@ -10,20 +10,11 @@ Path: TypeAlias = tuple[str | int, ...]
 _Type = TypeVar("_Type")
 OPERATOR_SETS = "the operator sets it."
 BY_HAND = "it has no field here."
-_BOOKKEEPING = frozenset(
-    {
-        "annotations.deployment.kubernetes.io/revision",
-        "annotations.kubectl.kubernetes.io/last-applied-configuration",
-        "creationTimestamp",
-        "generation",
-        "managedFields",
-        "namespace",
-        "name",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    }
-)
+_ANNOTATIONS = ("deployment.kubernetes.io/revision", "kubectl.kubernetes.io/last-applied-configuration")
+_BOOKKEEPING = {
+    *(f"annotations.{name}" for name in _ANNOTATIONS),
+    *("creationTimestamp", "generation", "managedFields", "namespace", "name", "resourceVersion", "selfLink", "uid"),
+}
 """Fields of `metadata` that say nothing about the model."""
 DEFAULTS: Mapping[str, object] = {
     "terminationMessagePath": "/dev/termination-log",

@@ -17,9 +17,16 @@ import yaml
 from inference_operator import __version__
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, list_objects, live_of
 from inference_operator.cli.doctor.command import findings
-from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, labels_of, name_of
+from inference_operator.cli.doctor.facts import (
+    CLUSTER_KINDS,
+    LABELLED_KINDS,
+    ClusterFacts,
+    Unseen,
+    labels_of,
+    name_of,
+)
 from inference_operator.cli.doctor.probe import probe_pod
-from inference_operator.cli.doctor.reading import CLUSTER_KINDS, LABELLED_KINDS, ClusterReader
+from inference_operator.cli.doctor.reading import ClusterReader
 from inference_operator.cli.output import print_found, table
 from inference_operator.cli.parser import RefusedError, UsageError
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
