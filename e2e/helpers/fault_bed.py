@@ -257,10 +257,10 @@ def drilled(served: Served, fault: Fault, random: Random, *, gateway: str) -> st
 
     async def cause() -> str:
         client = await connect(served.cluster.kubeconfig)
-        api, ref = Api(client), Ref(INFERENCE_DEPLOYMENT, served.namespace, served.name)
+        ref = Ref(INFERENCE_DEPLOYMENT, served.namespace, served.name)
         limits: dict[str, Any] = {"system": stack.SYSTEM, "limit_seconds": HEAL_SECONDS, "interrupts": True}
         try:
-            return await DrilledService(api, KubeCluster(api), ref, random, gateway=gateway, **limits).cause(fault)
+            return await DrilledService(KubeCluster(Api(client)), ref, random, gateway=gateway, **limits).cause(fault)
         finally:
             await client.close()  # type: ignore[no-untyped-call]
 

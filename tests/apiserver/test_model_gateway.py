@@ -68,9 +68,9 @@ def test_a_gateway_that_a_drill_rolls_stays_as_it_is_rolled(workspace: Workspace
 
     async def roll() -> None:
         client = await connect(workspace.cluster.kubeconfig)
-        api, ref = Api(client), Ref(INFERENCE_DEPLOYMENT, workspace.namespace, "qwen")
+        ref = Ref(INFERENCE_DEPLOYMENT, workspace.namespace, "qwen")
         try:
-            service = DrilledService(api, KubeCluster(api), ref, SystemRandom(), limit_seconds=1, gateway=NAME)
+            service = DrilledService(KubeCluster(Api(client)), ref, SystemRandom(), limit_seconds=1, gateway=NAME)
             await service._roll_gateway(())  # noqa: SLF001 - here are no pods
         finally:
             await client.close()  # type: ignore[no-untyped-call]

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,19 +41,10 @@ TELLING = frozenset({"inferencedeployments/status", "events", "pods"})
 OPERATOR = FoundSettings(Settings(**{name.lower(): value for name, value in SETTINGS.items()}))  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """Both forms of a connection to the API server."""
-
-    api: Api
-    cluster: KubeCluster
-
-
 @pytest.fixture
-async def connection(kubernetes: LocalCluster) -> AsyncIterator[Connection]:
+async def connection(kubernetes: LocalCluster) -> AsyncIterator[KubeCluster]:
     client = await connect(kubernetes.kubeconfig)
-    api = Api(client)
-    yield Connection(api, KubeCluster(api))
+    yield KubeCluster(Api(client))
     await client.close()  # type: ignore[no-untyped-call]  # the client's own
 
 
@@ -71,23 +62,23 @@ def document(name: str, spec: Manifest, namespace: str) -> Manifest:
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec}
 
 
-async def foretold(connection: Connection, wanted: Manifest) -> Prediction:
+async def foretold(connection: KubeCluster, wanted: Manifest) -> Prediction:
     """The prediction for an apply, as `infd plan --diff` makes it."""
     meta = wanted["metadata"]
-    live = await connection.cluster.get(Ref(INFERENCE_DEPLOYMENT, meta["namespace"], meta["name"]))
-    edited = await stored_edit(connection.api, wanted, live)
+    live = await connection.get(Ref(INFERENCE_DEPLOYMENT, meta["namespace"], meta["name"]))
+    edited = await stored_edit(connection, wanted, live)
     now = connection.api.clock.now()
-    inputs, _ = await live_inputs(connection.api, connection.cluster, live or edited, OPERATOR, ENGINES, now=now)
-    return (await predicted(connection.cluster, replace(inputs, resource=resource(edited))))[0]
+    inputs, _ = await live_inputs(connection, live or edited, OPERATOR, ENGINES, now=now)
+    return (await predicted(connection, replace(inputs, resource=resource(edited))))[0]
 
 
-async def apply(connection: Connection, wanted: Manifest) -> None:
+async def apply(connection: KubeCluster, wanted: Manifest) -> None:
     """Apply it as `kubectl apply --server-side` does, and wait until the operator has told of it."""
     ref = Ref(INFERENCE_DEPLOYMENT, wanted["metadata"]["namespace"], wanted["metadata"]["name"])
     query = {"fieldManager": "kubectl", "force": "true"}
     await connection.api.request("PATCH", ref.path, ref.kind, query=query, body=wanted)
     for _ in range(SEEN_SECONDS * 4):
-        live = await connection.cluster.get(ref)
+        live = await connection.get(ref)
         assert live is not None
         if live["status"].get("observedGeneration") == live["metadata"]["generation"]:
             return
@@ -123,7 +114,7 @@ def content(desired: Manifest) -> Manifest:
 
 @pytest.mark.parametrize("resources", [4, pytest.param(60, marks=pytest.mark.full)])
 async def test_what_is_predicted_for_random_edits_is_what_the_operator_writes(
-    connection: Connection, without_pods: str, audit: AuditLog, resources: int
+    connection: KubeCluster, without_pods: str, audit: AuditLog, resources: int
 ) -> None:
     source, compared, refused = Specs(seed=35), 0, 0
     for number in range(resources):
@@ -141,7 +132,7 @@ async def test_what_is_predicted_for_random_edits_is_what_the_operator_writes(
             assert told(found) == written(audit, mark, without_pods), wanted
             contents = () if names_owner(found) else found.writes
             for one in contents:
-                live = await connection.cluster.get(one.ref)
+                live = await connection.get(one.ref)
                 assert (live is None) is (one.desired is None), one.ref
                 assert one.desired is None or first_drift(live, content(one.desired)) is None, (one.ref, wanted)
             compared += bool(found.writes)

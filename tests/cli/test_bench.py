@@ -17,7 +17,6 @@ from inference_operator.cli.bench.command import plot, row, titles, verdict
 from inference_operator.cli.bench.levels import BenchReport, LatencyGoal, LevelResult, level_result
 from inference_operator.cli.chat.answers import AnswerTimes
 from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd
@@ -139,8 +138,8 @@ def test_a_field_that_an_engine_does_not_know_is_left_out_of_requests_at_once(in
 
 @pytest.mark.usefixtures("behind")
 def test_the_client_has_a_connection_for_every_request_at_once() -> None:
-    async def limit(api: Api, _: KubeCluster) -> int:
-        found: int = api._client.rest_client.maxsize  # noqa: SLF001 - the limit that aiohttp's connector gets
+    async def limit(cluster: KubeCluster) -> int:
+        found: int = cluster.api._client.rest_client.maxsize  # noqa: SLF001 - the limit that aiohttp's connector gets
         return found
 
     options = argparse.Namespace(kubeconfig=None, context=None)

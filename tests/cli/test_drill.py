@@ -142,7 +142,7 @@ async def test_a_fault_that_would_interrupt_when_its_turn_comes_is_not_caused(mo
     monkeypatch.setattr(DrilledService, "pods", pods)
     monkeypatch.setattr("inference_operator.cli.drill.faults.live_of", live_now)
     nothing: Any = None
-    service = DrilledService(nothing, nothing, Ref(POD, "default", "qwen"), nothing, limit_seconds=1.0)
+    service = DrilledService(nothing, Ref(POD, "default", "qwen"), nothing, limit_seconds=1.0)
     assert (len(one_engine.serving), len(one_engine.engines)) == (1, 2)
     for fault in (Fault.DELETE_ENGINE, Fault.SCALE_DOWN, Fault.ROLL_ENGINES, Fault.TO_ZERO):
         with pytest.raises(ObstacleError):
@@ -238,7 +238,8 @@ async def test_a_gateway_is_rolled_as_kubectl_restarts_its_deployment(monkeypatc
     monkeypatch.setattr("inference_operator.cli.drill.faults.POLL_SECONDS", 0)
     api: Any = SimpleNamespace(request=request, clock=SimpleNamespace(now=lambda: datetime(2026, 1, 1, tzinfo=UTC)))
     nothing: Any = None
-    service = DrilledService(api, nothing, Ref(POD, "default", "qwen"), nothing, limit_seconds=1.0, gateway="models")
+    cluster: Any = SimpleNamespace(api=api)
+    service = DrilledService(cluster, Ref(POD, "default", "qwen"), nothing, limit_seconds=1.0, gateway="models")
     assert await service.cause(Fault.ROLL_GATEWAY) == "2 pods of models were replaced"
     [(path, body)] = asked
     assert path == Ref(DEPLOYMENT, "default", "models-gateway").path

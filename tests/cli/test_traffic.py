@@ -142,7 +142,7 @@ class Emptied:
 
 def readings_of(name: str | None, cluster: object) -> AsyncIterator[Reading]:
     options = argparse.Namespace(name=name, namespace="default", all_namespaces=False)
-    return readings(cast("Any", None), cast("Any", cluster), options, ENGINES)
+    return readings(cast("Any", cluster), options, ENGINES)
 
 
 def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

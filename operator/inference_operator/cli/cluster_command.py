@@ -56,7 +56,7 @@ class ClusterCommand:
     def __init__(self, options: argparse.Namespace, *, cure: str = CURE, interrupted: str = "") -> None:
         self._options, self._cure, self.interrupted = options, cure, interrupted
 
-    def run(self, work: Callable[[Api, KubeCluster], Awaitable[_Result]]) -> _Result:
+    def run(self, work: Callable[[KubeCluster], Awaitable[_Result]]) -> _Result:
         """The result of `work` in the cluster; raises `UsageError` where the API server does not do its part."""
         try:
             return asyncio.run(self._connected(work))
@@ -68,25 +68,24 @@ class ClusterCommand:
     def run_for(
         self,
         name: str,
-        work: Callable[[Api, KubeCluster, Manifest], Awaitable[_Result]],
+        work: Callable[[KubeCluster, Manifest], Awaitable[_Result]],
         kind: Kind = INFERENCE_DEPLOYMENT,
     ) -> _Result:
         """The result of `work` about a live resource of the namespace; raises `UsageError` if there is none."""
 
-        async def found(api: Api, cluster: KubeCluster) -> _Result:
-            return await work(api, cluster, await live_of(cluster, self._options.namespace, name, kind))
+        async def found(cluster: KubeCluster) -> _Result:
+            return await work(cluster, await live_of(cluster, self._options.namespace, name, kind))
 
         return self.run(found)
 
-    async def _connected(self, work: Callable[[Api, KubeCluster], Awaitable[_Result]]) -> _Result:
+    async def _connected(self, work: Callable[[KubeCluster], Awaitable[_Result]]) -> _Result:
         _silence_client()
         try:
             client = await connect(self._options.kubeconfig, self._options.context, max_connections=0)
         except ClusterError as error:  # of the kubeconfig
             raise UsageError(f"{error.cause}. {self._cure}") from error
         try:
-            api = Api(client)
-            return await work(api, KubeCluster(api))
+            return await work(KubeCluster(Api(client)))
         except ClusterError as error:
             raise UsageError(f"{error.cause}. {self._cure}", exit_status(error)) from error
         finally:

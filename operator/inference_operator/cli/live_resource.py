@@ -13,7 +13,6 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.engines.series import histogram
 from inference_operator.engines.telemetry import EngineLoad
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_listings import EVENT, last_time
 from inference_operator.manifest import MODEL_GATEWAY, POD, Manifest, Ref
@@ -67,7 +66,7 @@ class LiveResource:
         return engines_of(pod for pod in self.pods if is_role(pod.component))
 
 
-async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engines: EngineRegistry) -> LiveResource:
+async def live_resource(cluster: KubeCluster, live: Manifest, engines: EngineRegistry) -> LiveResource:
     """The pods of a resource with their metrics, which the API server fetches from them, and its Events."""
     found = resource(live)
     namespace, name = found.key.namespace, found.key.name
@@ -80,7 +79,7 @@ async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engines:
         nonlocal is_forbidden
         views = await pods_of(cluster, namespace, f"{NAME_LABEL}={name}")
         pods.extend(view for view in views if is_role(view.component) or view.component == ROUTER)
-        for uid, answers in (await _pages(api, namespace, list(_with_metrics(pods)), programs)).items():
+        for uid, answers in (await _pages(cluster, namespace, list(_with_metrics(pods)), programs)).items():
             pages[uid] = [answer or "" for answer in answers]
             is_forbidden = is_forbidden or None in answers
 
@@ -146,23 +145,23 @@ def _first_bytes(pages: str) -> Histogram | None:
 
 
 async def _pages(
-    api: Api, namespace: str, pods: Sequence[PodView], programs: Programs
+    cluster: KubeCluster, namespace: str, pods: Sequence[PodView], programs: Programs
 ) -> Mapping[str, Sequence[str | None]]:
     """The metrics of each process of pods, by the uid of the pod; None for a page that may not be read."""
     few = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def page(pod: PodView, port: int, path: str) -> str | None:
         async with few:
-            return await _page(api, f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}")
+            return await _page(cluster, f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}")
 
     read = [asyncio.gather(*(page(pod, *place) for place in _paths(pod, programs))) for pod in pods]
     return dict(zip((pod.uid for pod in pods), await asyncio.gather(*read), strict=True))
 
 
-async def _page(api: Api, path: str) -> str | None:
+async def _page(cluster: KubeCluster, path: str) -> str | None:
     """A page of a pod; an empty text if it cannot be read, and None if it may not."""
     try:
-        return await api.text(path, POD, query={})
+        return await cluster.api.text(path, POD, query={})
     except ForbiddenError:
         return None
     except ClusterError:

@@ -45,7 +45,7 @@ class KubeCluster:
     def __init__(
         self, api: Api, *, may_act: Callable[[], bool] = lambda: True, on_applied: Callable[[], None] | None = None
     ) -> None:
-        self._api = api
+        self.api = api
         self._may_act = may_act
         self._on_applied = on_applied
 
@@ -99,7 +99,7 @@ class KubeCluster:
         self._check_leader("PATCH", ref.path)
         query, body = {"fieldManager": FIELD_MANAGER}, {"metadata": {**known, **metadata}}
         try:
-            return await self._api.request("PATCH", ref.path, ref.kind, query=query, body=body, patch=MERGE)
+            return await self.api.request("PATCH", ref.path, ref.kind, query=query, body=body, patch=MERGE)
         except NotFoundError as error:
             raise ConflictError(error.cause, request=f"PATCH {ref.path}") from error
 
@@ -150,7 +150,7 @@ class KubeCluster:
             "limitBytes": str(size),
         }
         self._check_leader("GET", f"{ref.path}/log")
-        return await self._api.text(f"{ref.path}/log", ref.kind, query=query)
+        return await self.api.text(f"{ref.path}/log", ref.kind, query=query)
 
     async def each(
         self, kind: Kind, *, namespace: str | None = None, labels: str | None = None, fields: str | None = None
@@ -189,7 +189,7 @@ class KubeCluster:
         body: Manifest | None = None,
     ) -> Manifest:
         self._check_leader(method, path)
-        return await self._api.request(method, path, kind, query=query, body=body)
+        return await self.api.request(method, path, kind, query=query, body=body)
 
     def _check_leader(self, method: str, path: str) -> None:
         if not self._may_act():

@@ -16,7 +16,6 @@ from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
 from inference_operator.cli.output import document, dumped, shown
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
 from inference_operator.sentences import counted
@@ -26,13 +25,13 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     if not options.yes and not sys.stdin.isatty():
         raise UsageError("It loads a live service. Add --yes, because there is no terminal to ask at.")
 
-    async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
+    async def work(cluster: KubeCluster, live: Manifest) -> int:
         found = resource(live)
         if problem := cannot_answer(found) or _nobody_serves(found):
             raise RefusedError(problem)
         if not options.yes and not await _agreed(found):
             raise RefusedError("Nothing was sent.")
-        return await _measure(api, cluster, found, options)
+        return await _measure(cluster, found, options)
 
     return ClusterCommand(options).run_for(options.name, work)
 
@@ -50,10 +49,10 @@ async def _agreed(found: Resource) -> bool:
     )
 
 
-async def _measure(api: Api, cluster: KubeCluster, found: Resource, options: argparse.Namespace) -> int:
+async def _measure(cluster: KubeCluster, found: Resource, options: argparse.Namespace) -> int:
     key = await service_key(cluster, found, options.key_from)
     model = options.model or served_model(found)
-    async with service_client(api, cluster, found, key, keeps_connections=True) as client:
+    async with service_client(cluster, found, key, keeps_connections=True) as client:
         load = BenchLoad(client, model, options.prompt_tokens, options.max_tokens, options.seconds)
         try:
             await load.warm_up()

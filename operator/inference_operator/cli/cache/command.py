@@ -33,7 +33,6 @@ from inference_operator.jobs.download import Download
 from inference_operator.jobs.download_result import Downloaded, parsed_download
 from inference_operator.jobs.placement import WritableClaim
 from inference_operator.jobs.result import Failure
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CLAIM, CONFIG_MAP, POD, Key, Manifest, Owner, Ref
 from inference_operator.model_files.pruning import Item, PruneReport, parsed_report
@@ -51,11 +50,10 @@ INTERRUPTED = "Interrupted. The Job goes on; the same command follows it again."
 def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
     namespace = None if options.all_namespaces else options.namespace
 
-    async def work(api: Api, cluster: KubeCluster) -> list[OnClaim]:
+    async def work(cluster: KubeCluster) -> list[OnClaim]:
         found = await observed(cluster, namespace)
         steps = {
-            (job["metadata"]["namespace"], job["metadata"]["name"]): await last_step(api, cluster, job)
-            for job in found.jobs
+            (job["metadata"]["namespace"], job["metadata"]["name"]): await last_step(cluster, job) for job in found.jobs
         }
         return models_on_claims(found.resources, found.records, found.jobs, steps)
 
@@ -92,11 +90,11 @@ def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
     command = ClusterCommand(options)
 
-    async def work(api: Api, cluster: KubeCluster) -> tuple[Ref, Ended, Downloaded | Failure | None]:
+    async def work(cluster: KubeCluster) -> tuple[Ref, Ended, Downloaded | Failure | None]:
         node = await _claim_node(cluster, options.namespace, options.claim)
         ref = await start(cluster, on_node(prefetch_job(inputs), node), _say)
         command.interrupted = INTERRUPTED
-        ended = await follow(api, cluster, ref, _say)
+        ended = await follow(cluster, ref, _say)
         result = parsed_download(ended.message)
         if ended.succeeded and isinstance(result, Downloaded):
             record = prefetch_record(inputs, result)
@@ -159,7 +157,7 @@ def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
     command = ClusterCommand(options)
 
-    async def work(api: Api, cluster: KubeCluster) -> tuple[Ref, Ended, PruneReport | None]:
+    async def work(cluster: KubeCluster) -> tuple[Ref, Ended, PruneReport | None]:
         node = await _claim_node(cluster, options.namespace, options.claim)
         found = await observed(cluster, options.namespace)
         uses = claim_uses(options.claim, found.resources, await workloads(cluster, options.namespace), found.records)
@@ -167,7 +165,7 @@ def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
         job = prune_job(options.claim, options.namespace, uses, access, settings, dry_run=dry_run, node=node)
         ref = await start(cluster, job, _to_stderr)
         command.interrupted = INTERRUPTED
-        ended = await follow(api, cluster, ref, lambda _: None)
+        ended = await follow(cluster, ref, lambda _: None)
         report = (parsed_report(ended.log) or parsed_report(ended.message)) if ended.succeeded else None
         if report is not None:
             await _forget(cluster, options.claim, found.records, report)

@@ -12,7 +12,6 @@ from inference_operator.jobs.download_result import Downloaded, record_data
 from inference_operator.jobs.placement import mounted_claims, only_node
 from inference_operator.jobs.result import TERMINATION_MESSAGE
 from inference_operator.jobs.task import job_container, job_fields, job_pod
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import (
     CONFIG_MAP,
@@ -153,9 +152,9 @@ async def workloads(cluster: KubeCluster, namespace: str) -> list[Manifest]:
     ]
 
 
-async def last_step(api: Api, cluster: KubeCluster, job: Manifest) -> str:
+async def last_step(cluster: KubeCluster, job: Manifest) -> str:
     pod = await _pod(cluster, job)
-    lines = (await _log(api, pod)).splitlines() if pod else []
+    lines = (await _log(cluster, pod)).splitlines() if pod else []
     return next((line for line in reversed(lines) if line.startswith(_STEP)), "")
 
 
@@ -175,7 +174,7 @@ async def start(cluster: KubeCluster, job: Manifest, say: Say) -> Ref:
     return ref
 
 
-async def follow(api: Api, cluster: KubeCluster, ref: Ref, say: Say) -> Ended:
+async def follow(cluster: KubeCluster, ref: Ref, say: Say) -> Ended:
     """Wait until a Job is over; say each new line of its log, and why its pod does not run."""
     said, waiting, polls_left = 0, "", RESULT_POLLS
     while True:
@@ -183,7 +182,7 @@ async def follow(api: Api, cluster: KubeCluster, ref: Ref, say: Say) -> Ended:
         if job is None:
             return Ended(succeeded=False, message=f"Job {ref.name} was deleted.", log="")
         pod, end = await _pod(cluster, job), _end(job)
-        log = await _log(api, pod) if pod else ""
+        log = await _log(cluster, pod) if pod else ""
         lines = log.splitlines()
         for line in lines[said:]:
             say(line)
@@ -214,9 +213,9 @@ async def _pod(cluster: KubeCluster, job: Manifest) -> Manifest | None:
     return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
 
-async def _log(api: Api, pod: Manifest) -> str:
+async def _log(cluster: KubeCluster, pod: Manifest) -> str:
     try:
-        return await api.text(f"{Ref.of(pod).path}/log", POD, query={})
+        return await cluster.api.text(f"{Ref.of(pod).path}/log", POD, query={})
     except ClusterError:
         return ""
 

@@ -29,7 +29,6 @@ from inference_operator.cli.live_resource import pods_of
 from inference_operator.cli.options import VARIABLE
 from inference_operator.cli.parser import EXIT_FORBIDDEN, EXIT_NOT_FOUND, RefusedError, UsageError
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import NoTargetError, PodPort, PortForward
 from inference_operator.manifest import MODEL_GATEWAY, SECRET, Manifest, Ref
@@ -48,14 +47,14 @@ OPTIONAL = ("stream_options", "ignore_eos")
 
 @asynccontextmanager
 async def service_client(
-    api: Api, cluster: KubeCluster, found: AnyResource, key: str, *, keeps_connections: bool = False
+    cluster: KubeCluster, found: AnyResource, key: str, *, keeps_connections: bool = False
 ) -> AsyncIterator["ServiceClient"]:
     """A client of one service. Its requests may share connections: one that is idle for long may be dead."""
 
     async def ready() -> Sequence[PodPort]:
         return await _targets(cluster, found)
 
-    async with PortForward(api, found.key.namespace, ready) as forward:
+    async with PortForward(cluster.api, found.key.namespace, ready) as forward:
         connector = UnixConnector(str(forward.path), limit=0, force_close=not keeps_connections)
         async with ClientSession(
             f"http://{found.key.name}",

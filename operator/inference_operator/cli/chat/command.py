@@ -29,7 +29,6 @@ from inference_operator.cli.options import STDIN, file_text
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import MODEL_GATEWAY, Manifest, Ref
 
@@ -45,9 +44,9 @@ def run_at_gateway(options: argparse.Namespace, _: EngineRegistry) -> int:
 def _run(options: argparse.Namespace, asked: "ResourceApi[Any, Any]", problem: Callable[[Any], str]) -> int:
     question = _question(options)
 
-    async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
+    async def work(cluster: KubeCluster, live: Manifest) -> int:
         found = asked.parse(live)
-        return await _talk(api, cluster, found, options, question=question, problem=problem(found))
+        return await _talk(cluster, found, options, question=question, problem=problem(found))
 
     return ClusterCommand(options).run_for(options.name, work, asked.kind)
 
@@ -66,7 +65,7 @@ def _question(options: argparse.Namespace) -> str:
 
 
 async def _talk(
-    api: Api, cluster: KubeCluster, found: AnyResource, options: argparse.Namespace, *, question: str, problem: str
+    cluster: KubeCluster, found: AnyResource, options: argparse.Namespace, *, question: str, problem: str
 ) -> int:
     """Answer; with an empty question those that are typed. A problem says why nothing will answer."""
     if problem:
@@ -75,7 +74,7 @@ async def _talk(
     key = await service_key(cluster, found, options.key_from)
     model, sampling = options.model or served_model(found), (options.max_tokens, options.temperature)
     conversation = Conversation(model, options.system, *sampling)
-    async with service_client(api, cluster, found, key) as client:
+    async with service_client(cluster, found, key) as client:
         session = ChatSession(client, cluster, found, conversation, options.timeout, options.waits or ChatWaits())
         return await session.ask(question) if question else await talk(session)
 

@@ -22,7 +22,6 @@ from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest, Ref
 
@@ -58,12 +57,12 @@ class ChatRequest(BaseModel):
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
-    async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
+    async def work(cluster: KubeCluster, live: Manifest) -> int:
         found = resource(live)
         if problem := cannot_answer(found):
             raise RefusedError(problem)
         key = await service_key(cluster, found, options.key_from)
-        async with service_client(api, cluster, found, key) as client:
+        async with service_client(cluster, found, key) as client:
             return await _serve(Page(client, cluster, found, options), options.port)
 
     return ClusterCommand(options).run_for(options.name, work)

@@ -19,7 +19,6 @@ from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError
 from inference_operator.cli.status.screen import BAD, DIM, GOOD, show
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 
 SYMBOLS = {Health.GOOD: "✔", Health.NOTE: "!", Health.BAD: "✖", Health.UNKNOWN: ""}
@@ -31,13 +30,13 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if not options.hub.startswith(("http://", "https://")):
         raise UsageError("--hub: write a URL, such as `https://huggingface.co`.")
 
-    async def read(api: Api, cluster: KubeCluster) -> ClusterFacts:
-        reader = ClusterReader(api, cluster, options.namespace)
+    async def read(cluster: KubeCluster) -> ClusterFacts:
+        reader = ClusterReader(cluster, options.namespace)
         facts = await reader.facts(lambda seen: probe_pod(seen, options.hub))
         if not options.cluster:
             return facts
         print("A pod asks from inside the cluster. It is deleted at the end.", file=sys.stderr)
-        return replace(facts, probe=await probed(api, cluster, probe_pod(facts, options.hub), options.timeout))
+        return replace(facts, probe=await probed(cluster, probe_pod(facts, options.hub), options.timeout))
 
     cure = "Check that `kubectl version` works with the same kubeconfig."
     facts = ClusterCommand(options, cure=cure).run(read)

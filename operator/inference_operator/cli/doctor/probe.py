@@ -13,7 +13,6 @@ from inference_operator.cli.operator_settings import is_at_home
 from inference_operator.cli.parser import harmless
 from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError
 from inference_operator.jobs.result import TERMINATION_MESSAGE
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.container import process_fields
@@ -68,10 +67,10 @@ def probe_pod(facts: ClusterFacts, hub: str) -> Manifest:
     }
 
 
-async def probed(api: Api, cluster: KubeCluster, pod: Manifest, timeout_seconds: int) -> ProbeResult:
+async def probed(cluster: KubeCluster, pod: Manifest, timeout_seconds: int) -> ProbeResult:
     """What the pod finds; it is deleted whatever happens."""
     try:
-        made = await api.request("POST", POD.path(pod["metadata"]["namespace"]), POD, body=pod)
+        made = await cluster.api.request("POST", POD.path(pod["metadata"]["namespace"]), POD, body=pod)
     except ClusterError as error:
         return ProbeResult(harmless(error.cause))
     ref, uid = Ref.of(pod), made["metadata"]["uid"]

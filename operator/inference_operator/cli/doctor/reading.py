@@ -25,7 +25,6 @@ from inference_operator.cli.operator_settings import SELECTOR, operator_of
 from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.parser import harmless
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import (
     CONFIG_MAP,
@@ -48,7 +47,7 @@ _ACCESS = "/apis/authorization.k8s.io/v1"
 _REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 
 
-async def may(api: Api, right: Right, namespace: str, subject: Manifest | None = None) -> bool:
+async def may(cluster: KubeCluster, right: Right, namespace: str, subject: Manifest | None = None) -> bool:
     """Whether somebody has a right in a namespace; without a subject, who asks."""
     plural, _, part = right.plural.partition("/")
     attributes = {
@@ -64,20 +63,19 @@ async def may(api: Api, right: Right, namespace: str, subject: Manifest | None =
         "kind": kind,
         "spec": {"resourceAttributes": attributes, **(subject or {})},
     }
-    answer = await api.request("POST", f"{_ACCESS}/{kind.lower()}s", _REVIEW, body=body)
+    answer = await cluster.api.request("POST", f"{_ACCESS}/{kind.lower()}s", _REVIEW, body=body)
     return bool(mapping(answer, "status").get("allowed"))
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterReader:
-    _api: Api
     _cluster: KubeCluster
     _namespace: str
     _limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def facts(self, trial_pod: Callable[[ClusterFacts], Manifest]) -> ClusterFacts:
-        version = await self._api.request("GET", "/version", NODE)
-        groups = await self._api.request("GET", "/apis", NODE)
+        version = await self._cluster.api.request("GET", "/version", NODE)
+        groups = await self._cluster.api.request("GET", "/apis", NODE)
         lists: dict[Kind, Listed] = dict(
             zip(CLUSTER_KINDS, await self._all(self._list(kind) for kind in CLUSTER_KINDS), strict=True)
         )
@@ -149,7 +147,7 @@ class ClusterReader:
 
     async def _read(self, path: str, kind: Kind, right: str) -> Listed:
         try:
-            return [await self._api.request("GET", path, kind)]
+            return [await self._cluster.api.request("GET", path, kind)]
         except NotFoundError:
             return ()
         except ForbiddenError:
@@ -157,7 +155,7 @@ class ClusterReader:
 
     async def _own_rights(self) -> Mapping[Right, bool]:
         asked = list(dict.fromkeys([*(right for needed in OWN_RIGHTS.values() for right in needed), CREATE_PODS]))
-        answers = await self._all(may(self._api, right, self._namespace) for right in asked)
+        answers = await self._all(may(self._cluster, right, self._namespace) for right in asked)
         return dict(zip(asked, answers, strict=True))
 
     async def _operator_rights(self, operators: Listed) -> Mapping[Right, bool] | Unseen:
@@ -172,8 +170,8 @@ class ClusterReader:
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
         subject = {"user": account, "groups": groups}
         try:
-            await may(self._api, OPERATOR_RIGHTS[0], self._namespace, subject)
-            answers = await self._all(may(self._api, right, self._namespace, subject) for right in OPERATOR_RIGHTS)
+            await may(self._cluster, OPERATOR_RIGHTS[0], self._namespace, subject)
+            answers = await self._all(may(self._cluster, right, self._namespace, subject) for right in OPERATOR_RIGHTS)
         except ForbiddenError:
             return Unseen("the right to create subjectaccessreviews is missing")
         return dict(zip(OPERATOR_RIGHTS, answers, strict=True))
@@ -195,7 +193,7 @@ class ClusterReader:
     async def _trial(self, pod: Manifest) -> Trial | Unseen:
         path = POD.path(self._namespace)
         try:
-            await self._api.request("POST", path, POD, query={"dryRun": "All"}, body=pod)
+            await self._cluster.api.request("POST", path, POD, query={"dryRun": "All"}, body=pod)
         except ClusterError as error:
             text = harmless(error.cause)
             if "does not support dry run" in text:

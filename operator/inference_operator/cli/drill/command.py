@@ -43,7 +43,6 @@ from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import PodPort, PortForward
 from inference_operator.kube.proxy import in_cluster
@@ -77,9 +76,9 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     if not options.yes and not sys.stdin.isatty():
         raise UsageError("It causes faults in a live service. Add --yes, because there is no terminal to ask at.")
 
-    async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
+    async def work(cluster: KubeCluster, live: Manifest) -> int:
         with _ended_by_signals():
-            return await _drill(api, cluster, live, options)
+            return await _drill(cluster, live, options)
 
     return ClusterCommand(options, interrupted="Interrupted. What the drill has begun is taken back.").run_for(
         options.name, work
@@ -148,7 +147,7 @@ class Intent:
         ]
 
 
-async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argparse.Namespace) -> int:
+async def _drill(cluster: KubeCluster, live: Manifest, options: argparse.Namespace) -> int:
     found = resource(live)
     if problem := cannot_answer(found):
         raise RefusedError(problem)
@@ -157,7 +156,6 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
     gateway, no_gateway = await _gateway(cluster, found, options)
     system = operator_of(await operators(cluster) or (), found.key.namespace)
     service = DrilledService(
-        api,
         cluster,
         Ref.of(live),
         random,
@@ -184,7 +182,7 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
         raise RefusedError("There is no fault that may be caused.")
     if not options.yes and not await is_agreed("Go on?"):
         raise RefusedError("Nothing was done.")
-    report = await _Drill(api, cluster, service, intent, options).report()
+    report = await _Drill(cluster, service, intent, options).report()
     return _told(report, options.output)
 
 
@@ -255,7 +253,6 @@ def limits_of(spec: Spec) -> Limits:
 
 @dataclass(slots=True)
 class _Drill:
-    api: Api
     cluster: KubeCluster
     service: DrilledService
     intent: Intent
@@ -366,7 +363,7 @@ class _Drill:
             bypasses = isinstance(found.spec, Spec) and found.spec.router.strategy is RouterStrategy.EXTERNAL
             return targets([pod for pod in pods if bypasses or not is_role(pod.component)])
 
-        async with PortForward(self.api, found.key.namespace, ready, lists_each_time=True) as forward:
+        async with PortForward(self.cluster.api, found.key.namespace, ready, lists_each_time=True) as forward:
 
             def connectors(_: bool) -> BaseConnector:  # noqa: FBT001 - a `Connectors`
                 return UnixConnector(str(forward.path), limit=0, force_close=True)
@@ -388,7 +385,9 @@ class _Drill:
             pods = await self.service.pods()
             for pod in (*pods.routers, *pods.gateways):
                 path = f"{Ref(POD, key.namespace, pod.name).path}/log"
-                text = await self.api.text(path, POD, query={"container": ROUTER, "sinceSeconds": str(LOG_SECONDS)})
+                text = await self.cluster.api.text(
+                    path, POD, query={"container": ROUTER, "sinceSeconds": str(LOG_SECONDS)}
+                )
                 self.unlogged = {one for one in self.unlogged if one not in text}
         except ForbiddenError:
             self.logs = "the IDs of errors in routers' logs, which needs the right to get pods/log"

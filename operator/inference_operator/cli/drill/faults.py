@@ -30,7 +30,6 @@ from inference_operator.cli.operator_settings import SELECTOR
 from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.parser import RefusedError
 from inference_operator.controller.cluster import ClusterError, NotFoundError
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, POD, Manifest, Ref
 from inference_operator.objects.names import (
@@ -149,7 +148,6 @@ class ObstacleError(Exception):
 class DrilledService:
     """A service in a cluster, whose faults are caused one after the other."""
 
-    api: Api
     cluster: KubeCluster
     ref: Ref
     """The InferenceDeployment."""
@@ -184,7 +182,7 @@ class DrilledService:
     async def missing_right(self, fault: Fault) -> str:
         namespace = self.system if fault is Fault.END_OPERATOR else self.ref.namespace
         for right in RIGHTS[fault]:
-            if not await may(self.api, right, namespace):
+            if not await may(self.cluster, right, namespace):
                 return f"you have no right to {right} in the namespace `{namespace}`."
         return ""
 
@@ -217,7 +215,7 @@ class DrilledService:
         with suppress(ClusterError, RefusedError):
             live = await self._live()
             if DRILL_ANNOTATION in resource(live).annotations:
-                await edited(self.api, applied_edit(live, {}), DRILL_MANAGER)
+                await edited(self.cluster, applied_edit(live, {}), DRILL_MANAGER)
 
     async def _await_as_before(self, before: Pods, spec: Spec | Refusal) -> None:
         scaling = spec.autoscaling if isinstance(spec, Spec) else None
@@ -255,15 +253,15 @@ class DrilledService:
     async def _roll(self, part: str, old: Sequence[PodView]) -> str:
         edit = RESTART[part]
         live = await self._live()
-        await edited(self.api, applied_edit(live, edit.spec(live)), edit.field_manager)
+        await edited(self.cluster, applied_edit(live, edit.spec(live)), edit.field_manager)
         await self._await_gone(old)
         return f"{len(old)} {part} were replaced"
 
     async def _roll_gateway(self, old: Sequence[PodView]) -> str:
         ref = Ref(DEPLOYMENT, self.ref.namespace, workload_name(self.gateway, GATEWAY))
         live = await live_of(self.cluster, ref.namespace, ref.name, ref.kind)
-        restarted = {"annotations": {RESTARTED: self.api.clock.now().isoformat(timespec="seconds")}}
-        await edited(self.api, applied_edit(live, {"template": {"metadata": restarted}}), DRILL_MANAGER)
+        restarted = {"annotations": {RESTARTED: self.cluster.api.clock.now().isoformat(timespec="seconds")}}
+        await edited(self.cluster, applied_edit(live, {"template": {"metadata": restarted}}), DRILL_MANAGER)
         await self._await_gone(old)
         return f"{len(old)} pods of {self.gateway} were replaced"
 
@@ -312,7 +310,7 @@ class DrilledService:
         options = {"preconditions": {"uid": pod.uid}}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
         try:
-            await self.api.request("POST", f"{ref.path}/eviction", POD, body=body)
+            await self.cluster.api.request("POST", f"{ref.path}/eviction", POD, body=body)
         except NotFoundError:
             return True
         except ClusterError as error:
@@ -332,10 +330,10 @@ class DrilledService:
         """Ask the operator for fewer engines until the block ends, or shortly after this process does."""
 
         async def ask() -> None:
-            until = self.api.clock.now() + timedelta(seconds=ASK_SECONDS)
+            until = self.cluster.api.clock.now() + timedelta(seconds=ASK_SECONDS)
             body = applied_edit(await self._live(), {})
             body["metadata"] |= {"annotations": {DRILL_ANNOTATION: Drill(replicas, until).text}}
-            await edited(self.api, body, DRILL_MANAGER)
+            await edited(self.cluster, body, DRILL_MANAGER)
 
         async def go_on() -> None:
             while True:

@@ -11,7 +11,6 @@ from inference_operator.cli.managed_fields import applied_edit
 from inference_operator.cli.parser import RefusedError, harmless
 from inference_operator.controller.cluster import ConflictError, ForbiddenError, RejectedError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 
@@ -25,9 +24,9 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     unsure = f"Interrupted. Perhaps nothing has changed: `infd status {options.name}` shows it."
     command = ClusterCommand(options, interrupted=edits[0].interrupted or unsure)
 
-    async def work(api: Api, cluster: KubeCluster) -> int:
+    async def work(cluster: KubeCluster) -> int:
         tasks = [(ref, edit) for ref in await _chosen(cluster, options) for edit in edits]
-        return await _Editor(command, options, api, cluster).make(tasks)
+        return await _Editor(command, options, cluster).make(tasks)
 
     return command.run(work)
 
@@ -49,7 +48,6 @@ async def _chosen(cluster: KubeCluster, options: argparse.Namespace) -> Sequence
 class _Editor:
     command: ClusterCommand
     options: argparse.Namespace
-    api: Api
     cluster: KubeCluster
 
     async def make(self, tasks: Sequence[tuple[Ref, Edit]]) -> int:
@@ -76,9 +74,9 @@ class _Editor:
             return
         if why := edit.forbids(live):
             raise NotEditedError(why)
-        made = await edited(self.api, applied_edit(live, edit.spec(live)), edit.field_manager)
+        made = await edited(self.cluster, applied_edit(live, edit.spec(live)), edit.field_manager)
         if edit.forced and is_paused(made):
-            await edited(self.api, applied_edit(made, edit.forced), edit.field_manager)
+            await edited(self.cluster, applied_edit(made, edit.forced), edit.field_manager)
         if not edit.interrupted:
             self.command.interrupted = "Interrupted. The edit is made."
         if edit.begun:
@@ -99,10 +97,10 @@ class _Editor:
         return await wait_until(self.cluster, ref, progress, limit_seconds=limit, deleted=deleted)
 
 
-async def edited(api: Api, body: Manifest, field_manager: str) -> Manifest:
+async def edited(cluster: KubeCluster, body: Manifest, field_manager: str) -> Manifest:
     ref, query = Ref.of(body), {"fieldManager": field_manager, "force": "true"}
     try:
-        return await api.request("PATCH", ref.path, ref.kind, query=query, body=body)
+        return await cluster.api.request("PATCH", ref.path, ref.kind, query=query, body=body)
     except ForbiddenError as error:
         right = f"The command needs the right to patch {ref.kind.name}s"
         raise RefusedError(f"you may not edit it. {right}: {error.cause}") from error

@@ -12,7 +12,6 @@ from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.controller.cluster import ForbiddenError, NotFoundError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.gateway.names import holder_of, listed
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CONFIG_MAP, MODEL_GATEWAY, Key, Manifest, Ref
 from inference_operator.objects.adapter_list import ADVERTISED
@@ -23,7 +22,7 @@ Gateway = Resource[ModelGatewaySpec, ModelGatewayStatus]
 
 
 def list_gateways(options: argparse.Namespace, _: EngineRegistry) -> int:
-    async def read(_: Api, cluster: KubeCluster) -> list[Gateway]:
+    async def read(cluster: KubeCluster) -> list[Gateway]:
         namespace = None if options.all_namespaces else options.namespace
         return await gateways_of(cluster, namespace)
 
@@ -54,7 +53,7 @@ COLUMNS: Columns[Gateway] = {
 
 
 def show(options: argparse.Namespace, _: EngineRegistry) -> int:
-    async def read(_: Api, cluster: KubeCluster, live: Manifest) -> tuple[Gateway, Mapping[str, str]]:
+    async def read(cluster: KubeCluster, live: Manifest) -> tuple[Gateway, Mapping[str, str]]:
         return MODEL_GATEWAY_API.parse(live), await values_of(cluster, options.namespace, options.name)
 
     found, values = ClusterCommand(options).run_for(options.name, read, MODEL_GATEWAY)

@@ -21,7 +21,6 @@ from inference_operator.cli.import_.readers import (
 from inference_operator.cli.output import manifests_text
 from inference_operator.cli.parser import EXIT_NOT_FOUND, EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import DEPLOYMENT, Kind, Manifest, Ref
 from inference_operator.models.source import model_source
@@ -124,7 +123,7 @@ def _of_cluster(options: argparse.Namespace) -> Manifest:
     if not kinds or not name:
         raise UsageError(f"Write KIND/NAME, with one of the kinds {', '.join(KINDS)}.")
 
-    async def read(_: Api, cluster: KubeCluster) -> Manifest | None:
+    async def read(cluster: KubeCluster) -> Manifest | None:
         for kind in kinds:
             if found := await cluster.get(Ref(kind, options.namespace, name)):
                 return found

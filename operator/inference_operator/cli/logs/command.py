@@ -15,7 +15,6 @@ from inference_operator.cli.parser import EXIT_REFUSED, harmless
 from inference_operator.controller.cluster import NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import known_end, unknown_end
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
@@ -169,15 +168,14 @@ def _has_failed(status: Manifest) -> bool:
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
-    async def read(api: Api, cluster: KubeCluster, live: Manifest) -> int:
-        return await _Reader(api, cluster, options, resource(live), engines).run()
+    async def read(cluster: KubeCluster, live: Manifest) -> int:
+        return await _Reader(cluster, options, resource(live), engines).run()
 
     return ClusterCommand(options).run_for(options.name, read)
 
 
 @dataclass(slots=True)
 class _Reader:
-    api: Api
     cluster: KubeCluster
     options: argparse.Namespace
     found: Resource
@@ -238,7 +236,7 @@ class _Reader:
         path = f"{Ref(POD, self.options.namespace, one.pod).path}/log"
         query = {"container": one.name, "timestamps": "true", **window, **({"previous": "true"} if previous else {})}
         try:
-            return await self.api.text(path, POD, query=query)
+            return await self.cluster.api.text(path, POD, query=query)
         except (NotFoundError, RejectedError):
             return ""
 

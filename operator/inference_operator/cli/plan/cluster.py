@@ -11,7 +11,7 @@ from inference_operator.cli.managed_fields import applier
 from inference_operator.cli.operator_settings import LiveState
 from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, RejectedError
-from inference_operator.kube.client import APPLY, MERGE, Api
+from inference_operator.kube.client import APPLY, MERGE
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CONFIG_MAP, INFERENCE_DEPLOYMENT, NODE, Kind, Manifest, Ref
 from inference_operator.objects.names import (
@@ -36,7 +36,7 @@ def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
     Deployments and StatefulSets, every resource counts as a new one.
     """
 
-    async def read(_: Api, cluster: KubeCluster) -> LiveState:
+    async def read(cluster: KubeCluster) -> LiveState:
         views = [node_view(node) for node in await list_objects(cluster, NODE)]
         of_inspections = f"{COMPONENT_LABEL}={INSPECTION}"
         results = await _allowed(cluster, CONFIG_MAP, of_inspections, "So models are read from the hub.")
@@ -81,7 +81,7 @@ DEFAULT_MANAGER = "kubectl"
 """Field manager of `kubectl apply --server-side`."""
 
 
-async def stored_edit(api: Api, document: Manifest, live: Manifest | None) -> Manifest:
+async def stored_edit(cluster: KubeCluster, document: Manifest, live: Manifest | None) -> Manifest:
     """The resource after an apply of a file.
 
     Raises:
@@ -92,11 +92,11 @@ async def stored_edit(api: Api, document: Manifest, live: Manifest | None) -> Ma
     before = last_applied(live)
     if live is not None and before is not None:
         body = merge_patch(before, _content(document), _content(live))
-        return await api.request("PATCH", ref.path, kind, query=_DRY, body=body, patch=MERGE)
+        return await cluster.api.request("PATCH", ref.path, kind, query=_DRY, body=body, patch=MERGE)
     query = {**_DRY, "force": "true", "fieldManager": (live and applier(live)) or DEFAULT_MANAGER}
     body = {**document, "metadata": {name: meta[name] for name in _OF_USERS if name in meta}}
     try:
-        return await api.request("PATCH", ref.path, kind, query=query, body=body, patch=APPLY)
+        return await cluster.api.request("PATCH", ref.path, kind, query=query, body=body, patch=APPLY)
     except ClusterError as error:
         if _UNTYPED not in error.cause:
             raise

@@ -24,7 +24,6 @@ from inference_operator.cli.status.screen import show
 from inference_operator.controller.cluster import ForbiddenError, RejectedError
 from inference_operator.controller.drift import drifts
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, SECRET, Manifest, Ref
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION
@@ -98,8 +97,8 @@ def run_diff(options: argparse.Namespace, engines: EngineRegistry) -> int:
     found = documents(options.filename)
     namespace = options.in_namespace or namespace_of_context(options)
 
-    async def work(api: Api, cluster: KubeCluster) -> list[Difference]:
-        return [await difference(api, cluster, _with_namespace(one, namespace), engines) for one in found]
+    async def work(cluster: KubeCluster) -> list[Difference]:
+        return [await difference(cluster, _with_namespace(one, namespace), engines) for one in found]
 
     differences = ClusterCommand(options, cure=CURE).run(work)
     if options.output == "table":
@@ -117,7 +116,6 @@ def _with_namespace(document: Manifest, namespace: str) -> Manifest:
 
 
 async def difference(
-    api: Api,
     cluster: KubeCluster,
     document: Manifest,
     engines: EngineRegistry,
@@ -127,7 +125,7 @@ async def difference(
     namespace, name = document["metadata"]["namespace"], document["metadata"]["name"]
     live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
     try:
-        edited = await stored_edit(api, document, live)
+        edited = await stored_edit(cluster, document, live)
     except ForbiddenError as error:
         raise UsageError(
             f"You have no right to patch InferenceDeployments in `{namespace}`. With it, the API server shows what it"
@@ -137,7 +135,7 @@ async def difference(
     except RejectedError as error:
         return Difference(namespace, name, refusal=f"The API server refuses it: {error.cause}", is_new=live is None)
     settings = operator or await found_settings(cluster, namespace)
-    before, notes = await live_inputs(api, cluster, live or edited, settings, engines, now=api.clock.now())
+    before, notes = await live_inputs(cluster, live or edited, settings, engines, now=cluster.api.clock.now())
     after, is_paused = _unpaused(replace(before, resource=resource(edited)))
     found, assumed = await predicted(cluster, after)
     return Difference(

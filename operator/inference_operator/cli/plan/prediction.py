@@ -18,7 +18,6 @@ from inference_operator.controller.cluster import ForbiddenError, NotFoundError
 from inference_operator.controller.lister import watched_kinds
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.fleet.rollout_slots import Fleet
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import NODE, OPTIONAL_KINDS, Key, Kind, Manifest, Ref
@@ -120,7 +119,7 @@ _OF_LOOKUPS: Mapping[type[Lookup], str] = {
 
 
 async def live_inputs(
-    api: Api, cluster: KubeCluster, live: Manifest, operator: FoundSettings, engines: EngineRegistry, *, now: datetime
+    cluster: KubeCluster, live: Manifest, operator: FoundSettings, engines: EngineRegistry, *, now: datetime
 ) -> tuple[Inputs, tuple[str, ...]]:
     """The observations about a resource, and sentences about what is assumed where the user may not read.
 
@@ -139,7 +138,7 @@ async def live_inputs(
                 f"--diff needs the right to list {kind.plural} in `{key.namespace}`: {error.cause}", EXIT_FORBIDDEN
             ) from error
     cache.unavailable_kinds = {
-        kind: why for kind in OPTIONAL_KINDS if (why := await _unavailable(api, cluster, cache, kind, key))
+        kind: why for kind in OPTIONAL_KINDS if (why := await _unavailable(cluster, cache, kind, key))
     }
     if not operator.settings.namespaces:
         try:
@@ -185,7 +184,7 @@ async def _list(cluster: KubeCluster, cache: Cache, kind: Kind, key: Key) -> Non
     await cache.replace(kind, cluster.pages(kind, namespace=key.namespace, selector=selector))
 
 
-async def _unavailable(api: Api, cluster: KubeCluster, cache: Cache, kind: Kind, key: Key) -> str:
+async def _unavailable(cluster: KubeCluster, cache: Cache, kind: Kind, key: Key) -> str:
     """Why a kind with a CRD of its own cannot be used; empty if it can.
 
     The API server answers 403 for a kind that does not exist to those who may not list it. Discovery tells the two
@@ -198,7 +197,7 @@ async def _unavailable(api: Api, cluster: KubeCluster, cache: Cache, kind: Kind,
         return missing
     except ForbiddenError as error:
         try:
-            known = await api.request("GET", f"/apis/{kind.api_version}", kind)
+            known = await cluster.api.request("GET", f"/apis/{kind.api_version}", kind)
         except NotFoundError:
             return missing
         if kind.plural in {one.get("name") for one in known.get("resources") or ()}:

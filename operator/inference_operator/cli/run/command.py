@@ -19,7 +19,6 @@ from inference_operator.cli.parser import EXIT_NOT_FOUND, RefusedError, UsageErr
 from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import NO_OBJECTS_VERSION, KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, MODEL_GATEWAY, Manifest, Ref
 from inference_operator.models.source import model_source
@@ -58,23 +57,23 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
 
     command = ClusterCommand(options)
 
-    async def work(api: Api, cluster: KubeCluster) -> int:
-        await _create(api, ref, manifest)
+    async def work(cluster: KubeCluster) -> int:
+        await _create(cluster, ref, manifest)
         watch = f"kubectl get infd --namespace {ref.namespace} {ref.name} --watch"
         command.interrupted = f"Interrupted. It goes on starting: {watch}"
         print(f"{ref.namespace}/{ref.name}: created.", flush=True)
         if gateway:
-            await _create_gateway(api, Ref.of(gateway), gateway)
+            await _create_gateway(cluster, Ref.of(gateway), gateway)
         return 0 if options.no_wait else await _follow(cluster, ref, options.timeout, options.gateway)
 
     return command.run(work)
 
 
-async def _create(api: Api, ref: Ref, manifest: Manifest) -> None:
+async def _create(cluster: KubeCluster, ref: Ref, manifest: Manifest) -> None:
     """Create the resource; an existing one is never changed."""
     body = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": NO_OBJECTS_VERSION}}
     try:
-        await api.request("PATCH", ref.path, ref.kind, query={"fieldManager": FIELD_MANAGER}, body=body)
+        await cluster.api.request("PATCH", ref.path, ref.kind, query={"fieldManager": FIELD_MANAGER}, body=body)
     except ConflictError as error:
         cure = "Choose another name, or edit it with `kubectl edit infd`."
         raise RefusedError(f"{ref.namespace}/{ref.name} exists, and was not changed. {cure}") from error
@@ -86,10 +85,10 @@ async def _create(api: Api, ref: Ref, manifest: Manifest) -> None:
         raise UsageError(f"The API server refuses it: {error.cause}", exit_status(error)) from error
 
 
-async def _create_gateway(api: Api, ref: Ref, manifest: Manifest) -> None:
+async def _create_gateway(cluster: KubeCluster, ref: Ref, manifest: Manifest) -> None:
     """Create the gateway; one that exists serves the new model too."""
     try:
-        await _create(api, ref, manifest)
+        await _create(cluster, ref, manifest)
         said = "created"
     except RefusedError:
         said = "exists, and takes the model as it is"

@@ -13,7 +13,6 @@ from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
 from inference_operator.cli.status.report import StatusReport, status_report
 from inference_operator.cli.status.screen import can_watch, screen, show, watch
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
 
@@ -34,7 +33,7 @@ class Reading:
 
 
 async def readings(
-    api: Api, cluster: KubeCluster, options: argparse.Namespace, engines: EngineRegistry
+    cluster: KubeCluster, options: argparse.Namespace, engines: EngineRegistry
 ) -> AsyncIterator[Reading]:
     """Raises `RefusedError` once the resource that is named was deleted."""
     few, loop = asyncio.Semaphore(AT_ONCE), asyncio.get_running_loop()
@@ -43,7 +42,7 @@ async def readings(
 
     async def read(live: Manifest) -> LiveResource:
         async with few:
-            return await live_resource(api, cluster, live, engines)
+            return await live_resource(cluster, live, engines)
 
     while True:
         try:
@@ -67,8 +66,8 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 def live_report(options: argparse.Namespace, engines: EngineRegistry) -> tuple[LiveResource, StatusReport]:
     """A reading and its facts; with `--watch` they are shown, until the resource is deleted."""
 
-    async def work(api: Api, cluster: KubeCluster) -> tuple[LiveResource, StatusReport]:
-        found = _reports(readings(api, cluster, options, engines))
+    async def work(cluster: KubeCluster) -> tuple[LiveResource, StatusReport]:
+        found = _reports(readings(cluster, options, engines))
         if options.watch:
             await watch(screen(report, datetime.now(UTC)) async for _, report in found)
         return await anext(found)

@@ -20,7 +20,6 @@ from inference_operator.cli.status.report import StatusReport, status_report, wo
 from inference_operator.cli.status.screen import can_watch, show, watch
 from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 from inference_operator.views.raw import mapping, objects, timestamp
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    async def read(_: Api, cluster: KubeCluster) -> Sequence[Manifest]:
+    async def read(cluster: KubeCluster) -> Sequence[Manifest]:
         if options.watch:
             await watch(_screens(cluster, options))
         return await resources(cluster, options)
@@ -61,8 +60,8 @@ def _none(options: argparse.Namespace) -> str:
 
 
 def _traffic(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    async def work(api: Api, cluster: KubeCluster) -> Sequence[TrafficRow]:
-        found = readings(api, cluster, options, engines)
+    async def work(cluster: KubeCluster) -> Sequence[TrafficRow]:
+        found = readings(cluster, options, engines)
         first = await anext(found)
         if options.watch:
             await watch(traffic_table(rows, with_namespace=options.all_namespaces) async for rows in _rows(found))

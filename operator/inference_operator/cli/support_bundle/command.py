@@ -32,7 +32,6 @@ from inference_operator.cli.parser import RefusedError, UsageError
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_listings import EVENT
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, POD, Kind, Manifest, Ref
@@ -95,7 +94,6 @@ NODE_PARTS = ("allocatable", "capacity", "conditions", "nodeInfo")
 
 @dataclass(frozen=True, slots=True)
 class BundleReader:
-    _api: Api
     _cluster: KubeCluster
     _namespace: str
     _name: str
@@ -104,7 +102,7 @@ class BundleReader:
     _unseen: list[str] = field(default_factory=list)
 
     async def members(self) -> Sequence[BundleFile]:
-        facts = await ClusterReader(self._api, self._cluster, self._namespace).facts(
+        facts = await ClusterReader(self._cluster, self._namespace).facts(
             lambda seen: probe_pod(seen, "https://huggingface.co")
         )
         self._add("versions.txt", f"infd {__version__}\nKubernetes {facts.version}\n")
@@ -185,7 +183,7 @@ class BundleReader:
             **({"previous": "true"} if previous else {}),
         }
         try:
-            return await self._api.text(f"{Ref(POD, namespace, pod).path}/log", POD, query=query)
+            return await self._cluster.api.text(f"{Ref(POD, namespace, pod).path}/log", POD, query=query)
         except ForbiddenError as error:
             self._unseen.append(error.cause)
         except ClusterError:  # no log, or no kubelet that answers
@@ -231,10 +229,10 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if not (options.yes or options.dry_run or may_ask):
         raise UsageError("Without a terminal, add --yes to write, or --dry-run to see the list.")
 
-    async def read(api: Api, cluster: KubeCluster) -> Sequence[BundleFile]:
+    async def read(cluster: KubeCluster) -> Sequence[BundleFile]:
         if options.name:
             await live_of(cluster, options.namespace, options.name)
-        return await BundleReader(api, cluster, options.namespace, options.name, engines).members()
+        return await BundleReader(cluster, options.namespace, options.name, engines).members()
 
     members = ClusterCommand(options).run(read)
     stem = f"infd-support-{options.namespace}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
