@@ -13,7 +13,7 @@ from inference_operator.cli.chat.answers import AnswerBrokenError, AnswerRefused
 from inference_operator.cli.chat.client import refusal_words, served_model, service_client, service_key
 from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
-from inference_operator.cli.output import document, dumped, shown
+from inference_operator.cli.output import Columns, document, dumped, shown
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
@@ -94,8 +94,16 @@ def _print(report: BenchReport, form: str) -> None:
         print(line)
 
 
-COLUMNS = ("AT ONCE", "REQ/S", "TOKENS/S", "TTFT P50", "TTFT P95", "ITL P50", "ITL P95", "FAILED")
-WIDTHS = tuple(max(9, len(title) + 1) for title in COLUMNS)
+COLUMNS: Columns[LevelResult] = {
+    "AT ONCE": lambda level: f"{level.concurrency:,}",
+    "REQ/S": lambda level: f"{level.requests_per_second:,.2f}",
+    "TOKENS/S": lambda level: f"{level.tokens_per_second:,.0f}",
+    "TTFT P50": lambda level: shown(level.ttft_p50_seconds, "{:,.2f}s"),
+    "TTFT P95": lambda level: shown(level.ttft_p95_seconds, "{:,.2f}s"),
+    "ITL P50": lambda level: shown(level.itl_p50_seconds and 1000 * level.itl_p50_seconds, "{:,.0f}ms"),
+    "ITL P95": lambda level: shown(level.itl_p95_seconds and 1000 * level.itl_p95_seconds, "{:,.0f}ms"),
+    "FAILED": lambda level: f"{level.failed:,}",
+}
 PLOT_ROWS = 12
 AXIS_COLUMNS = 21
 """Of a plot: the labels of its vertical axis, and a margin."""
@@ -104,20 +112,11 @@ FEW_LEVELS = 2
 
 
 def titles() -> str:
-    return _line(COLUMNS)
+    return _line([*COLUMNS])
 
 
 def row(level: LevelResult) -> str:
-    return _line(
-        (
-            f"{level.concurrency:,}",
-            f"{level.requests_per_second:,.2f}",
-            f"{level.tokens_per_second:,.0f}",
-            *(shown(time, "{:,.2f}s") for time in (level.ttft_p50_seconds, level.ttft_p95_seconds)),
-            *(shown(time and 1000 * time, "{:,.0f}ms") for time in (level.itl_p50_seconds, level.itl_p95_seconds)),
-            f"{level.failed:,}",
-        )
-    )
+    return _line([cell(level) for cell in COLUMNS.values()])
 
 
 def verdict(report: BenchReport) -> Iterator[str]:
@@ -164,4 +163,4 @@ def _label(value: float, chars: int, delta: float, left: bool = False) -> str:  
 
 
 def _line(cells: Sequence[str]) -> str:
-    return "".join(cell.rjust(width) for cell, width in zip(cells, WIDTHS, strict=True))[1:]
+    return "".join(cell.rjust(max(9, len(title) + 1)) for cell, title in zip(cells, COLUMNS, strict=True))[1:]

@@ -11,20 +11,12 @@ from inference_operator.cli.operator_settings import operator_of
 from inference_operator.cli.output import first_of
 from inference_operator.manifest import (
     CHILD_KINDS,
-    CLAIM,
-    CONFIG_MAP,
     DEPLOYMENT,
-    DISRUPTION_BUDGET,
     GROUP,
-    HORIZONTAL_POD_AUTOSCALER,
-    INGRESS,
-    JOB,
     NETWORK_POLICY,
     NODE,
     PLURAL,
     POD,
-    SERVICE,
-    STATEFUL_SET,
     Kind,
     Manifest,
 )
@@ -181,21 +173,10 @@ OWN_RIGHTS: Mapping[str, Sequence[Right]] = {
 """The rights that commands need, in the namespace."""
 
 _WRITTEN = ("list", "watch", "create", "patch")
-_CHILDREN: Sequence[Kind] = (
-    SERVICE,
-    CONFIG_MAP,
-    CLAIM,
-    JOB,
-    DEPLOYMENT,
-    STATEFUL_SET,
-    DISRUPTION_BUDGET,
-    INGRESS,
-    HORIZONTAL_POD_AUTOSCALER,
-)
 OPERATOR_RIGHTS: Sequence[Right] = (
     *(Right(verb, *RESOURCE) for verb in ("list", "watch")),
     Right("patch", f"{PLURAL}/status", GROUP),
-    *(Right(verb, kind.plural, kind.api_version.rpartition("/")[0]) for kind in _CHILDREN for verb in _WRITTEN),
+    *(Right(verb, kind.plural, kind.group) for kind in CHILD_KINDS for verb in _WRITTEN),
     *(Right(verb, "pods") for verb in ("list", "watch", "patch", "delete")),
     Right("list", "events"),
     *(Right(verb, "events", "events.k8s.io") for verb in ("create", "patch")),

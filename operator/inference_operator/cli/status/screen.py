@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -142,10 +142,14 @@ def _cells(pod: PodLine, *texts: str) -> Iterator[Text]:
     return (Text(text, style=GOOD if column == 1 and pod.ready else "") for column, text in enumerate(texts))
 
 
-def _table(titles: Sequence[str], rows: "Iterator[Iterator[Text]] | map[Iterator[Text]]") -> Iterator[RenderableType]:
+def _table(titles: Sequence[str], rows: Iterable[Iterable[Text]]) -> Iterator[RenderableType]:
+    yield Padding(text_table(titles, rows, unbroken=titles[:1]), (1, 0, 0, 0))
+
+
+def text_table(titles: Iterable[str], rows: Iterable[Iterable[Text]], *, unbroken: Collection[str]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=DIM, pad_edge=False)
-    for number, title in enumerate(titles):
-        table.add_column(title, no_wrap=number == 0, overflow="fold")
+    for title in titles:
+        table.add_column(title, no_wrap=title in unbroken, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    yield Padding(table, (1, 0, 0, 0))
+    return table

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.output import NOTHING, first_of, shown
+from inference_operator.cli.output import NOTHING, Columns, first_of, shown
 from inference_operator.cli.status.report import Traffic, status_report
-from inference_operator.cli.status.screen import DIM
+from inference_operator.cli.status.screen import text_table
 
 MOST_NAMES = 3
-COLUMNS = ("NAME", "ENGINES", "REQ/S", "RUN", "WAIT", "TTFT50", "TTFT95", "TOK/S", "KV")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +31,19 @@ class TrafficRow:
     """Used part of the KV cache of the fullest engine, from 0 to 1."""
     no_traffic: str = ""
 
-    @property
-    def cells(self) -> Sequence[str]:
-        return (
-            self.name,
-            self.engines_ready or NOTHING,
-            shown(self.requests_per_second, "{:,.1f}"),
-            shown(self.running, "{:,}"),
-            shown(self.queued, "{:,}"),
-            shown(self.ttft_p50_seconds, "{:g}s"),
-            shown(self.ttft_p95_seconds, "{:g}s"),
-            shown(self.tokens_per_second, "{:,.0f}"),
-            shown(self.kv_cache_usage, "{:.0%}"),
-        )
+
+OF_ALL: Columns[TrafficRow] = {"NAMESPACE": lambda row: row.namespace}
+COLUMNS: Columns[TrafficRow] = {
+    "NAME": lambda row: row.name,
+    "ENGINES": lambda row: row.engines_ready or NOTHING,
+    "REQ/S": lambda row: shown(row.requests_per_second, "{:,.1f}"),
+    "RUN": lambda row: shown(row.running),
+    "WAIT": lambda row: shown(row.queued),
+    "TTFT50": lambda row: shown(row.ttft_p50_seconds, "{:g}s"),
+    "TTFT95": lambda row: shown(row.ttft_p95_seconds, "{:g}s"),
+    "TOK/S": lambda row: shown(row.tokens_per_second, "{:,.0f}"),
+    "KV": lambda row: shown(row.kv_cache_usage, "{:.0%}"),
+}
 
 
 def traffic_row(now: LiveResource, before: LiveResource, *, elapsed: float, at: datetime) -> TrafficRow:
@@ -85,15 +83,9 @@ def _tokens_per_second(now: LiveResource, before: LiveResource, elapsed: float) 
     return sum(max(0, one) for one in grown) / elapsed if grown and elapsed > 0 else None
 
 
-def lines(rows: Sequence[TrafficRow], *, with_namespace: bool) -> Iterator[Sequence[str]]:
-    yield ("NAMESPACE", *COLUMNS) if with_namespace else COLUMNS
-    for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
-        yield (row.namespace, *row.cells) if with_namespace else row.cells
-
-
 def notes(rows: Sequence[TrafficRow]) -> Iterator[str]:
     names: dict[str, list[str]] = {}
-    for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
+    for row in rows:
         names.setdefault(row.no_traffic, []).append(row.name)
     for cause, silent in names.items():
         if cause:
@@ -101,11 +93,8 @@ def notes(rows: Sequence[TrafficRow]) -> Iterator[str]:
 
 
 def traffic_table(rows: Sequence[TrafficRow], *, with_namespace: bool) -> RenderableType:
-    titles, *cells = lines(rows, with_namespace=with_namespace)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style=DIM, pad_edge=False)
-    for number, title in enumerate(titles):
-        table.add_column(title, no_wrap=number > with_namespace, overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
+    columns = {**(OF_ALL if with_namespace else {}), **COLUMNS}
+    cells = ([Text(cell(row)) for cell in columns.values()] for row in rows)
+    table = text_table(columns, cells, unbroken=[*columns][1 + with_namespace :])
     reasons = [Text(note) for note in notes(rows)]
     return Group(table, Text(), *reasons) if reasons else table
