@@ -69,7 +69,7 @@ async def test_the_checker_reports_who_does_not_do_their_part(
     load = NumberedLoad(
         loopback.url, simulated.MODEL, workers=WORKERS, run="r", tokens=TOKENS, request_seconds=REQUEST_SECONDS
     )
-    await load.meet()
+    await load.learn_traits()
     phase = LoadPhase()
     sending = asyncio.create_task(load.send(phase))
     await _answered(phase, BEFORE)

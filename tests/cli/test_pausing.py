@@ -79,6 +79,6 @@ def test_a_restart_waits_until_engines_and_routers_are_new_and_ends_where_waitin
     assert step(told(seen=6)).message.startswith("the operator has not seen the edit yet.")
     assert step(told(Reconciling=("True", "RollingOut"))) == Step("Because of RollingOut.")
     assert step(told(RouterAvailable=("True", "RollingOut"))) == Step("Because of RollingOut.")
-    assert "paused meanwhile" in step(told(Reconciling=("False", "Paused"))).vain
+    assert "paused meanwhile" in step(told(Reconciling=("False", "Paused"))).failure
     ended = step(told(Stalled=("True", "OutOfMemory"), Reconciling=("True", "RollingOut")))
-    assert ended.vain == "OutOfMemory: Because of OutOfMemory."
+    assert ended.failure == "OutOfMemory: Because of OutOfMemory."

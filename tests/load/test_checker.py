@@ -73,7 +73,7 @@ async def answers_of(handler: Handler, *, requests: int = REQUESTS) -> Report:
 async def report_from(address: str, *, requests: int = REQUESTS, traits: EngineTraits | None = None) -> Report:
     load = Load(f"http://{address}", "m", workers=2, run="r", tokens=TOKENS, request_seconds=5)
     if traits is None:
-        await load.meet()
+        await load.learn_traits()
     else:
         load.traits = traits
     phase = Phase(at_most=requests)
@@ -155,7 +155,7 @@ async def test_an_error_that_is_no_text_and_an_engine_that_answers_with_none_are
 
     async with serving(no_json) as address:
         with pytest.raises(ClientError, match="no completion"):
-            await Load(f"http://{address}", "m", tokens=TOKENS).meet()
+            await Load(f"http://{address}", "m", tokens=TOKENS).learn_traits()
 
 
 @asynccontextmanager
@@ -232,11 +232,11 @@ async def test_an_engine_that_shows_less_is_asked_for_less() -> None:
 
     async with serving(refuses) as address:
         load = Load(f"http://{address}", "m", run="r", tokens=TOKENS)
-        await load.meet()
+        await load.learn_traits()
         assert load.traits == EngineTraits()
     async with serving(engine(echoes=False)) as address:
         load = Load(f"http://{address}", "m", run="r", tokens=TOKENS)
-        await load.meet()
+        await load.learn_traits()
         assert load.traits == EngineTraits(echoes=False, counts=True)
 
 
@@ -292,7 +292,7 @@ def test_a_fault_during_which_no_request_was_answered_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"form": 2}', '{"form": 1, "limits": {}}', '{"form": 1, "limits": ""}', "[" * 100_000]
+    "text", ["", "[]", "{}", '{"form": 3}', '{"form": 2, "limits": {}}', '{"form": 2, "limits": ""}', "[" * 100_000]
 )
 def test_a_text_that_is_no_report_is_an_error(text: str) -> None:
     with pytest.raises(UsageError, match="--judge"):

@@ -138,7 +138,7 @@ class Step:
     message: str = ""
     """What goes on; printed when it changes."""
     is_last: bool = False
-    vain: str = ""
+    failure: str = ""
     quiet_seconds: float = 0.0
     """How long the wait must last before the message is printed."""
     details: str = ""
@@ -159,7 +159,7 @@ async def wait_until(
 
     Raises:
         ClusterError: the first look failed, or the right to look was withdrawn.
-        RefusedError: waiting is vain, or nothing has changed for this long.
+        RefusedError: waiting does not help, or nothing has changed for this long.
     """
     said = ""
     begin = since = time.monotonic()
@@ -169,10 +169,10 @@ async def wait_until(
         if step.message not in ("", said) and now - begin >= step.quiet_seconds:
             print(harmless(f"{ref.namespace}/{ref.name}: {step.message}"), flush=True)
             said, since = step.message, now
-        elif now - since > limit_seconds and not (step.is_last or step.vain):
+        elif now - since > limit_seconds and not (step.is_last or step.failure):
             raise RefusedError(f"nothing has changed for {limit_seconds} s. {step.details}".rstrip())
-        if step.vain:
-            raise RefusedError(step.vain)
+        if step.failure:
+            raise RefusedError(step.failure)
         if step.is_last:
             return live
         await asyncio.sleep(POLL_SECONDS)

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from inference_operator import __version__
-from inference_operator.cli.parser import EXIT_INTERRUPTED, STATUSES, Parser, UsageError, harmless, told
+from inference_operator.cli.parser import EXIT_INTERRUPTED, STATUSES, Parser, UsageError, error_text, harmless
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run:add_arguments", "create an InferenceDeployment for a model, and wait until it serves"),
@@ -122,7 +122,7 @@ def run_command(run: Callable[[], int], words: Sequence[str]) -> NoReturn:
     try:
         sys.exit(run())
     except UsageError as error:
-        print(harmless(told(error, words)), file=sys.stderr)
+        print(harmless(error_text(error, words)), file=sys.stderr)
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)

@@ -182,13 +182,13 @@ def _meant(names: Iterable[str], end: str = ".") -> str:
     return f"{end} Did you mean {asked}?" if asked else ""
 
 
-def told(error: UsageError, words: Sequence[str]) -> str:
+def error_text(error: UsageError, words: Sequence[str]) -> str:
     """The text of an error: one object, which is JSON and YAML, if the command line asks for a form for programs.
 
     Examples:
-        >>> told(UsageError("There is no such file."), ["plan", "-f", "x.yaml"])
+        >>> error_text(UsageError("There is no such file."), ["plan", "-f", "x.yaml"])
         'There is no such file.'
-        >>> told(UsageError("There is no such file."), ["plan", "-f", "x.yaml", "-o", "json"])
+        >>> error_text(UsageError("There is no such file."), ["plan", "-f", "x.yaml", "-o", "json"])
         '{"error": {"reason": "Usage", "exitStatus": 2, "message": "There is no such file."}}'
     """
     if not _is_for_programs(words):

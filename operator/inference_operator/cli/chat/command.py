@@ -206,17 +206,17 @@ class ChatSession:
     async def _answered(self, question: str) -> AnswerTimes:
         path, body = self.conversation.request(question)
         times = AnswerTimes(time.monotonic())
-        news = asyncio.ensure_future(self._tell_news())
+        progress = asyncio.ensure_future(self._report_progress())
         try:
             async for delta in self.client.stream(path, body):
                 times.add(delta, time.monotonic())
                 if times.pieces:
-                    news.cancel()
+                    progress.cancel()
                 self._answer += delta.text
                 await self.screen.show(delta)
         finally:
-            news.cancel()
-            await asyncio.gather(news, return_exceptions=True)
+            progress.cancel()
+            await asyncio.gather(progress, return_exceptions=True)
         return times
 
     async def _waits(self, error: AnswerRefusedError, end: float) -> bool:
@@ -232,7 +232,7 @@ class ChatSession:
         await asyncio.sleep(min(error.retry_after or self.waits.retry, left))
         return True
 
-    async def _tell_news(self) -> None:
+    async def _report_progress(self) -> None:
         """Tell, while no token has come, that an engine starts, and each new message of the status."""
         said = ""
         while True:

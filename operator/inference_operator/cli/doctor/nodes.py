@@ -32,7 +32,7 @@ def gpus(facts: ClusterFacts) -> Iterator[Finding]:
     if isinstance(found, Unseen):
         return
     nodes = [node_view(one) for one in found]
-    silent = [node for node in nodes if _is_told(node) and not _allocatable(node)]
+    silent = [node for node in nodes if _should_have_gpus(node) and not _allocatable(node)]
     working = [node for node in nodes if _allocatable(node)]
     if silent:
         message = f"{_names(silent)} should have GPUs by labels, and offers none to pods."
@@ -121,7 +121,7 @@ def _named_classes(facts: ClusterFacts) -> Iterator[str]:
             yield str(name)
 
 
-def _is_told(node: NodeView) -> bool:
+def _should_have_gpus(node: NodeView) -> bool:
     return bool(
         node.labels.get(PRESENT) == "true"
         or any(label in node.labels for label in (PRODUCT, AWS_NAME, GKE, COREWEAVE))

@@ -193,9 +193,9 @@ def network_policies(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _who_needs_policies(facts: ClusterFacts) -> str:
     """Which engines nothing else protects, in a sentence; empty if there are none."""
-    told = "every pod reaches the ports between the pods of engines over several nodes, which load pickled objects."
+    why = "every pod reaches the ports between the pods of engines over several nodes, which load pickled objects."
     groups = facts.leftovers.get(STATEFUL_SET, ())
-    return told if groups and not isinstance(groups, Unseen) else ""
+    return why if groups and not isinstance(groups, Unseen) else ""
 
 
 def _kubelet(node: Manifest) -> object:

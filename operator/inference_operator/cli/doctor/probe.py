@@ -109,7 +109,7 @@ def result_of(pod: Manifest, waited_seconds: int = 0) -> ProbeResult | None:
     status = mapping(pod, "status")
     state = mapping(next(iter(objects(status, "containerStatuses")), {}), "state")
     if ended := mapping(state, "terminated"):
-        return _told(str(ended.get("message") or ""))
+        return _answer(str(ended.get("message") or ""))
     waiting = mapping(state, "waiting")
     if waiting.get("reason") in PULL_ERRORS:
         return ProbeResult(f"its image cannot be pulled: {one_line(waiting.get('message'))}")
@@ -120,7 +120,7 @@ def result_of(pod: Manifest, waited_seconds: int = 0) -> ProbeResult | None:
     return None
 
 
-def _told(message: str) -> ProbeResult:
+def _answer(message: str) -> ProbeResult:
     try:
         found = json.loads(message)
         ttl = found["dns_ttl_seconds"]

@@ -72,7 +72,7 @@ WIDTH = 120
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     if options.judge:
-        return _told(report_of(file_text(options.judge)), options.output)
+        return _print_report(report_of(file_text(options.judge)), options.output)
     if not options.yes and not sys.stdin.isatty():
         raise UsageError("It causes faults in a live service. Add --yes, because there is no terminal to ask at.")
 
@@ -114,10 +114,10 @@ class Intent:
     skipped: Sequence[Skipped]
     gateway: Gateway | None
     url: str
-    """That of the command line; empty: the drill finds its way."""
+    """That of the command line; empty: the drill finds it."""
 
     @property
-    def way(self) -> str:
+    def route(self) -> str:
         through = f"the gateway {self.gateway.key.name}" if self.gateway else ""
         if self.url:
             return f"to {self.url}{f', which is to be {through}' if through else ''}"
@@ -135,9 +135,7 @@ class Intent:
     def words(self) -> Sequence[str]:
         key, engines, routers = self.found.key, len(self.pods.serving), len(self.pods.ready_routers)
         carried = f"about {self.carried:.2g} of them" if self.carried else "an unknown number of them"
-        load = (
-            f"{self.rate:g} requests/s of {TOKENS} tokens {self.way}, beside real traffic; one engine carries {carried}"
-        )
+        load = f"{self.rate:g} requests/s of {TOKENS} tokens {self.route}, beside real traffic; one engine carries {carried}"
         return [
             f"Drill of {key.namespace}/{key.name} ({engines} engines, {routers} routers), seed {self.seed}:",
             f"  load: {load}",
@@ -183,7 +181,7 @@ async def _drill(cluster: KubeCluster, live: Manifest, options: argparse.Namespa
     if not options.yes and not await is_agreed("Go on?"):
         raise RefusedError("Nothing was done.")
     report = await _Drill(cluster, service, intent, options).report()
-    return _told(report, options.output)
+    return _print_report(report, options.output)
 
 
 def _say(intent: Intent, options: argparse.Namespace) -> None:
@@ -209,7 +207,7 @@ async def _gateway(cluster: KubeCluster, found: Resource, options: argparse.Name
         return None, str(error)
 
 
-def _told(report: DrillReport, form: str) -> int:
+def _print_report(report: DrillReport, form: str) -> int:
     judged = verdict(report)
     if form != "table":
         print(dumped(document(report) | {"verdict": verdict_words(report, judged)}, form))
@@ -299,7 +297,7 @@ class _Drill:
             skipped=[*intent.skipped, *self.skipped, *late],
             unlogged=sorted(self.unlogged),
             logs=self.logs,
-            way=intent.way,
+            route=intent.route,
         )
 
     async def _faults(self, origin: float) -> None:
@@ -341,10 +339,10 @@ class _Drill:
                 tokens=TOKENS,
             )
             try:
-                await load.meet()
+                await load.learn_traits()
             except (ClientError, OSError, TimeoutError) as error:
                 raise RefusedError(
-                    f"{found.key.name} does not answer a first request {self.intent.way}: {error}"
+                    f"{found.key.name} does not answer a first request {self.intent.route}: {error}"
                 ) from error
             yield load
 

@@ -92,7 +92,7 @@ class NumberedLoad:
     def completions(self) -> str:
         return f"{self.url}/v1/completions"
 
-    async def meet(self) -> None:
+    async def learn_traits(self) -> None:
         """Ask one question without load, and see what the engine shows of its answers; raises `aiohttp`'s errors."""
         async with self._client(kept=False) as session:
             self.traits = await engine_traits(session, self._question(-1, streamed=True))

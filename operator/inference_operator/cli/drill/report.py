@@ -12,7 +12,7 @@ from inference_operator.cli.drill.promises import CheckedAnswer, Fault, Limits, 
 from inference_operator.cli.output import document, table
 from inference_operator.cli.parser import UsageError, harmless
 
-FORM = 1
+FORM = 2
 """Version of the report's form."""
 MEDIAN, TAIL = 0.5, 0.99
 NO_FAULT = "no fault"
@@ -64,7 +64,8 @@ class DrillReport:
     """IDs of errors that no router's log has."""
     logs: str = ""
     """Why the logs of routers were not looked into; empty if they were."""
-    way: str = ""
+    route: str = ""
+    """Where its requests went."""
     form: int = FORM
 
     @property
@@ -225,8 +226,8 @@ def _lines(report: DrillReport, judged: Verdict) -> Iterator[str]:
         f" {judged.rejected:,} rejected"
     )
     yield f"longest time without an answer: {judged.gap:.1f} s"
-    if report.way:
-        yield f"requests went {report.way}"
+    if report.route:
+        yield f"requests went {report.route}"
     yield ""
     yield from table([("SPAN", "AT", "TOOK", "REQUESTS", "LOST", "P50", "P99"), *map(_row, judged.spans)])
     for one in judged.findings[:SHOWN]:

@@ -57,10 +57,10 @@ class _Editor:
             try:
                 await self._make(ref, edit)
             except RefusedError as error:
-                status, told = error.status, f"{_shown(ref)}: {error}"
-                if told != said:  # a resource that is paused or gone is so for both parts
-                    print(harmless(told), file=sys.stderr)
-                said = told
+                status, message = error.status, f"{_shown(ref)}: {error}"
+                if message != said:  # a resource that is paused or gone is so for both parts
+                    print(harmless(message), file=sys.stderr)
+                said = message
                 if not isinstance(error, NotEditedError):
                     if left := ", ".join(f"{edit.what} of {_shown(ref)}" for ref, edit in tasks[number + 1 :]):
                         print(f"Not renewed either: {left}.", file=sys.stderr)

@@ -253,11 +253,11 @@ def _rolling(live: Manifest) -> Step:
         for kind in (ConditionType.STALLED, ConditionType.RECONCILING, ConditionType.ROUTER_AVAILABLE)
     )
     if stalled and stalled.status == "True":
-        return Step(vain=f"{stalled.reason}: {stalled.message}")
+        return Step(failure=f"{stalled.reason}: {stalled.message}")
     if reconciling is None or routers is None:
         return _unseen()
     if reconciling.reason == Reason.PAUSED:
-        return Step(vain="it was paused meanwhile. Run `infd resume`.")
+        return Step(failure="it was paused meanwhile. Run `infd resume`.")
     if reconciling.status == "True":
         return Step(reconciling.message)
     return Step(routers.message) if routers.reason == Reason.ROLLING_OUT else Step(is_last=True)
@@ -315,9 +315,9 @@ def _settling(part: RenewedPart, while_in: Collection[Progress], if_paused: str 
         now = part.progress(live)
         fails = now is Progress.STALLED and before is Progress.ROLLING  # also the rollout of an edit before this
         if now not in while_in and not fails:
-            return Step(is_last=True, vain=if_paused if is_paused(live) else "")
+            return Step(is_last=True, failure=if_paused if is_paused(live) else "")
         if now in {Progress.OLDER, Progress.STALLED} and (cause := _problem(live)):
-            return Step(vain=f"the edit does not bring new {part.name}: {cause}")
+            return Step(failure=f"the edit does not bring new {part.name}: {cause}")
         before = now
         message = part.message(live)
         return Step(message, details=f"{message} {_problem(live)}")

@@ -106,11 +106,11 @@ async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int, gateway:
             return Step(message, is_last=True)
         if reason := await _repeated_end(cluster, ref, found):
             log = f"`infd logs --namespace {ref.namespace} --previous {ref.name}` prints the log, the cause first."
-            return Step(message, vain=f"{_ENDS_AGAIN} {EXPLANATIONS[reason].cure} {log} {_stays(ref)}")
+            return Step(message, failure=f"{_ENDS_AGAIN} {EXPLANATIONS[reason].cure} {log} {_stays(ref)}")
         if found.is_true(ConditionType.STALLED):
-            return Step(message, vain=f"It cannot go on by itself. {_stays(ref)}")
+            return Step(message, failure=f"It cannot go on by itself. {_stays(ref)}")
         late = f"Not Ready after {timeout_seconds} s. {_stays(ref)}" if waited > timeout_seconds else ""
-        return Step(message, vain=late)
+        return Step(message, failure=late)
 
     try:
         deleted = RefusedError(f"{ref.namespace}/{ref.name} was deleted.")

@@ -95,8 +95,8 @@ def progress_line(found: Sequence[Manifest]) -> str:
     """How far changes of the operator's settings are, in a sentence; empty if they have reached all."""
     conditions = [one for live in found for one in objects(mapping(live, "status"), "conditions")]
     counts = Counter(one.get("reason") for one in conditions if one.get("type") == ConditionType.RENEWED)
-    told = [f"{counts[reason]} {words}" for reason, words in _PROGRESS.items() if counts[reason]]
-    return f"Changes of the operator's settings: of {len(found)}, {', '.join(told)}." if told else ""
+    parts = [f"{counts[reason]} {words}" for reason, words in _PROGRESS.items() if counts[reason]]
+    return f"Changes of the operator's settings: of {len(found)}, {', '.join(parts)}." if parts else ""
 
 
 def _report(live: Manifest, at: datetime) -> StatusReport:
