@@ -27,8 +27,6 @@ from inference_operator.views.raw import mapping, objects
 
 @dataclass(frozen=True, slots=True)
 class ScalingConflict:
-    """Foreign autoscalers, and whether the operator leaves `replicas` alone because of them."""
-
     lookup: ForeignAutoscalersLookup
     is_frozen: bool = False
     """Whether the live number of engines stays as it is."""

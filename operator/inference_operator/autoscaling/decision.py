@@ -99,8 +99,6 @@ MAX_HISTORY = 512
 
 @dataclass(frozen=True, slots=True)
 class ScalingSample:
-    """The demand and the engines of one role at one time."""
-
     at: float
     """Seconds of a monotonic clock."""
     outstanding: float
@@ -118,8 +116,6 @@ class ScalingSample:
 
 @dataclass(frozen=True, slots=True)
 class ScalingSettings:
-    """The limits of the specification and the measured times that a decision depends on."""
-
     min_replicas: int
     max_replicas: int
     target_concurrency: float
@@ -165,8 +161,6 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The desired replicas, and why."""
-
     replicas: int
     bound: Bound
     terms: Terms
@@ -190,8 +184,6 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ScalingState:
-    """The state that one decision leaves to the next one."""
-
     samples: tuple[ScalingSample, ...] = ()
     """Samples of the last `HISTORY_SECONDS`, oldest first."""
     desired: tuple[tuple[float, int, int], ...] = ()

@@ -43,8 +43,6 @@ def _growth(before: float | None, now: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The counters of one InferenceDeployment."""
-
     arrivals: Total = field(default_factory=Total)
     completions: Total = field(default_factory=Total)
     failed: Total = field(default_factory=Total)

@@ -17,8 +17,6 @@ KEDA_FIRST_WRITE = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class ExternalState:
-    """Whether the external autoscaler acts."""
-
     reason: Reason
     """`FollowingAutoscaler`, `AutoscalerPending`, or the problem."""
     message: str

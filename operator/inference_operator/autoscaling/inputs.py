@@ -18,8 +18,6 @@ from inference_operator.views.engine import EngineView
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The fewest engines now."""
-
     replicas: int
     entry: int | None = None
     """Index of the entry of the schedule that asks for them; None for `minReplicas`."""
@@ -30,7 +28,6 @@ class Floor:
 
     @property
     def field(self) -> str:
-        """The field that says so."""
         return "autoscaling.minReplicas" if self.entry is None else f"autoscaling.schedule[{self.entry}].minReplicas"
 
 
@@ -59,15 +56,11 @@ START_STEP = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ScalingInputs:
-    """The parameters of the next decisions about one role."""
-
     settings: ScalingSettings
     replicas: int
     bypasses_routers: bool
-    """Whether something else than the operator's routers sends requests."""
     target: Target
     role: str
-    """The role whose engines are counted."""
     plan: str = ""
     """The plan of the engines that the target belongs to."""
     share: float = 1.0
@@ -80,13 +73,10 @@ class ScalingInputs:
 
 @dataclass(frozen=True, slots=True)
 class ScalingResult:
-    """The latest decision, and the pods whose metrics it lacked."""
-
     decision: Decision
     missing: tuple[str, ...] = ()
     """Pods that did not answer in several rounds; empty while one round may have been chance."""
     factor: float = 1.0
-    """The factor by which latencies correct the target concurrency."""
     plan: str = ""
     """The plan of the engines that the factor belongs to."""
     load: Load = TYPICAL_LOAD

@@ -27,12 +27,9 @@ NO_TOKENS = TokenCounts(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class LatencyWindow:
-    """Latencies that engines measured since the window began."""
-
     since: float | None = None
     """Time of its first round, which may be yet to come; None before any round."""
     at: float = 0.0
-    """Time of the last round."""
     ttft: Histogram | None = None
     """Times to first token of the requests in the window."""
     tpot: Histogram | None = None

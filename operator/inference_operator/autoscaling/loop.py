@@ -26,8 +26,6 @@ MISSES_BEFORE_STATUS = 2
 
 @dataclass(frozen=True, slots=True)
 class ScrapeRound:
-    """The result of one round of scrapes of an InferenceDeployment."""
-
     engines: Sequence[EngineView]
     """The engines of all roles."""
     routers: Sequence[PodView]
@@ -39,8 +37,6 @@ class ScrapeRound:
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """The state that one round leaves to the next one."""
-
     inputs: ScalingInputs
     decision: ScalingState = field(default_factory=ScalingState)
     totals: Totals = field(default_factory=Totals)

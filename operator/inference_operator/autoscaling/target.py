@@ -40,8 +40,6 @@ class TargetBound(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target concurrency, and what decided it."""
-
     concurrency: float
     """With the correction."""
     bound: TargetBound

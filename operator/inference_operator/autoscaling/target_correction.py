@@ -41,11 +41,8 @@ WINDOW_SECONDS = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class LatencySample:
-    """Latencies that engines measured since the last step."""
-
     seconds: float
     requests: float
-    """Finished requests."""
     ttft: float
     """Part of the requests whose time to first token kept its objective, without the router's queue: 0 to 1."""
     tpot: float

@@ -65,7 +65,6 @@ class Engine(ABC):
     """The fields of `spec.engine` that the engine cannot honour, by their names in a manifest."""
     divides_models: bool = False
     runs_over_nodes: bool = False
-    """Whether one engine can have several nodes, with a pod on each."""
 
     @property
     @abstractmethod

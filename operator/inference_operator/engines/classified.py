@@ -13,11 +13,8 @@ from importlib.resources import files
 
 class Class(StrEnum):
     SAFE = "safe"
-    """Everybody who may write the resource."""
     MANAGED = "managed"
-    """Nobody; the operator sets it."""
     PODS = "pods"
-    """Everybody who may create pods."""
 
 
 REASONS: dict[str, str] = {
@@ -37,9 +34,7 @@ class Memory(StrEnum):
     NONE = ""
     """None, or less than sizing is precise."""
     COUNTED = "counted"
-    """It is part of the sizes."""
     UNCOUNTED = "uncounted"
-    """It is named as not counted."""
 
 
 @dataclass(frozen=True, slots=True)

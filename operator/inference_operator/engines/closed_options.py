@@ -19,12 +19,10 @@ from inference_operator.engines.options import OptionClasses
 @dataclass(frozen=True, slots=True)
 class ClosedOptions:
     command: str
-    """The engine's command, as messages name it."""
     others: str
     """What to write instead of an option that is not in the table, in a sentence."""
     by_name: Mapping[str, Classified]
     flags: frozenset[str] = frozenset()
-    """Those of them without a value."""
 
     @classmethod
     def of(

@@ -10,7 +10,6 @@ KEY_PROGRAM = "engine_key"
 KEY_SOURCE = files(__package__).joinpath("engine_key_program.py").read_text(encoding="utf-8")
 
 KEY_FOLDER = "/engine-key"
-"""Where the Secret with the key is mounted in engines' pods."""
 KEY_ENTRY = "key"
 """The entry of the Secret, and the name of its file."""
 KEY_FILE = f"{KEY_FOLDER}/{KEY_ENTRY}"
@@ -28,7 +27,6 @@ class Guard:
     """After the arguments of vLLM, so that no other middleware is around this one."""
     programs: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
-    """The file with the key."""
 
 
 NO_GUARD = Guard()

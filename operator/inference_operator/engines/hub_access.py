@@ -50,7 +50,6 @@ def hub_access(
 
 
 def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVariable]:
-    """The variables of an engine that decide how it reaches the hub."""
     return [variable for variable in env if _HUB_VARIABLE.fullmatch(variable.name)]
 
 

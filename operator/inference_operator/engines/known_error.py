@@ -39,7 +39,6 @@ def known_error(reason: Reason, wording: str, cause: str) -> KnownError:
 
 
 def known_errors(package: str, name: str) -> Sequence[KnownError]:
-    """The errors of the table with this name in a package."""
     errors: list[KnownError] = []
     names = {"COUNT": COUNT, "DECIMAL": DECIMAL}
 

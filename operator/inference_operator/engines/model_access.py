@@ -18,8 +18,6 @@ class SecretVariable:
 
 @dataclass(frozen=True, slots=True)
 class HubAccess:
-    """An engine's access to model files. The inspection Job uses the same access."""
-
     user: int
     group: int
     env: Sequence[EnvironmentVariable]
@@ -34,8 +32,6 @@ class HubAccess:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether an engine runs models of an architecture, and how."""
-
     obstacle: str = ""
     """Why it does not, in a sentence; empty if it does."""
     implementation: str = ""

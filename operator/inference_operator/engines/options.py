@@ -64,8 +64,6 @@ def joint_classes(classes: Iterable[OptionClasses]) -> OptionClasses:
 
 @dataclass(slots=True)
 class ImportedArguments:
-    """The parts into which arguments were divided."""
-
     model: str = ""
     """Repository or path of the model; empty if no argument names it."""
     fields: dict[str, object] = field(default_factory=dict)

@@ -126,7 +126,6 @@ class EngineProcess:
     lists_models: bool = True
     """Whether it answers which models it has. Otherwise routers answer, from `model_names`."""
     compiled: str = ""
-    """Folder of all compiled kernels; empty if the engine keeps none."""
     programs: Mapping[str, str] = field(default_factory=dict)
     """Sources of the programs that `command` and `pre_stop` run (`engines/programs.py`), by name."""
     adapter_loader: AdapterLoader | None = None
@@ -136,7 +135,6 @@ class EngineProcess:
     prefix_cure: str = ""
     """How to keep users of one engine from sharing its cache of prefixes, in a sentence; empty if they share none."""
     transfer: KVTransfer | None = None
-    """How it gets or gives the KV cache of prompts; None for an engine that does all itself."""
     pre_stop_seconds: int = 0
     """How long a preStop hook without a command waits (`Timeouts.before_sigterm`)."""
 

@@ -25,7 +25,6 @@ class EngineRegistry:
     default: str
     """Name of the engine that `Auto` means for a model about which nothing is known."""
     never_chosen: frozenset[str] = frozenset()
-    """Names of the engines that `Auto` never takes."""
 
     def __getitem__(self, name: str) -> Engine:
         """The engine of this name; raises `KeyError` where this release has none."""

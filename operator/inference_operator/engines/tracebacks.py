@@ -74,8 +74,6 @@ class LoggedError:
 
 @dataclass(slots=True)
 class _Process:
-    """The state of reading one process's log."""
-
     key: str
     name: str
     in_frames: bool = False

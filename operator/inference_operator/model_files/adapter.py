@@ -113,7 +113,6 @@ class FolderOrigin:
                 raise InspectionError(unreadable(self.source)) from error
 
     def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
-        """Copy one file, compare it with its hash, and link it in the snapshot."""
         blob, partial = folder.blobs / file.blob, folder.partial(file)
         shutil.copyfile(self._folder / file.path, partial)
         if _sha256(partial) != file.sha256:

@@ -51,7 +51,6 @@ class BucketOrigin:
         return self._listed
 
     def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
-        """Download one file, compare it with the listing, and link it in the snapshot."""
         blob = folder.blobs / file.blob
         if not (blob.is_file() and blob.stat().st_size == file.size_bytes):
             self._fetch_content(folder.partial(file), file)

@@ -75,7 +75,6 @@ class Files:
     commit: str = ""
     allow_pickle: bool = False
     download_bytes: int = 0
-    """Of the files that a download to a claim takes; 0 if that is not known."""
 
 
 def inspect_files(files: Files, file: str = "") -> InspectionResult:

@@ -30,7 +30,6 @@ class HubOrigin:
         self.source = f"hf://{repository}"
 
     def commit(self, revision: str | None) -> str:
-        """The commit of a branch or tag; of the default branch if None."""
         info = HfApi().model_info(self.model, revision=revision, timeout=TIMEOUT_SECONDS)
         return commit_of(self.model, info.sha, revision)
 

@@ -16,8 +16,6 @@ from inference_operator.units import GIB
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The folder of an engine's kernels."""
-
     key: str
     empty_first: bool = False
     """Whether to empty it, because an engine found its kernels broken."""

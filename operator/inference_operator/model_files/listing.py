@@ -37,8 +37,6 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """One file, as the hub or the bucket lists it."""
-
     path: str
     size_bytes: int
     sha256: str = ""

@@ -15,8 +15,6 @@ UNUSED = "no object uses it"
 
 @dataclass(frozen=True, slots=True)
 class CachedRepository:
-    """One model on a claim, of a hub or a bucket."""
-
     folder: str
     """Name of its folder in `hub`."""
     snapshots: Mapping[str, bool]
@@ -26,8 +24,6 @@ class CachedRepository:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The deletion of one repository's files."""
-
     everything: bool = False
     """Whether to delete the folder as a whole, with parts of files that no commit names."""
     commits: frozenset[str] = frozenset()
@@ -37,8 +33,6 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of a Job's report."""
-
     what: str
     """`org/name@commit`, or a folder of compiled kernels."""
     size_bytes: int
@@ -51,8 +45,6 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """The contents of a claim, and the bytes that a Job has deleted there."""
-
     items: tuple[Item, ...]
     freed_bytes: int
     dry_run: bool

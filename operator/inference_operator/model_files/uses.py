@@ -38,8 +38,6 @@ _KERNELS_ARGUMENT = "--kernels="
 
 @dataclass(frozen=True, slots=True, order=True)
 class Use:
-    """An object that uses a model."""
-
     repository: str
     """`org/name`, `s3://bucket/path`, or `ANY`."""
     commit: str = ""
@@ -50,8 +48,6 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """The uses of one claim by the objects of a namespace."""
-
     models: tuple[Use, ...] = ()
     kernels: frozenset[str] = frozenset()
     adapters: tuple[Use, ...] | None = None

@@ -17,7 +17,6 @@ FILES = (CONFIG, WEIGHTS, PICKLED)
 """Files of an adapter that vLLM reads (0.32.0, `lora/lora_model.py`, `from_local_checkpoint`)."""
 
 MAX_RANK = ADAPTER_RANKS[-1]
-"""Largest rank for which there are slots."""
 
 MAX_BASE_LENGTH = 256
 """Characters of the name of a base model, above the longest repository. A longer one would not fit into the result."""
@@ -51,8 +50,6 @@ Shapes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class AdapterFacts:
-    """The facts that decide whether engines of a model can serve an adapter."""
-
     rank: int
     base: str = ""
     """The model that it was trained for, as its config names it: a repository or a path. Empty if it does not say."""

@@ -27,8 +27,6 @@ _CURE = "Give a repository with safetensors or GGUF files."
 
 
 class WeightFormat(Enum):
-    """The file format of weights."""
-
     SAFETENSORS = "safetensors"
     GGUF = "GGUF"
     """One file, or several parts; llama.cpp reads it."""

@@ -47,15 +47,12 @@ _WORDS = (
 )
 """Words of names with the parts that they tell; the first that is in a name counts."""
 TARGETS, IGNORED = LAYER_LISTS = ("targets", "ignore")
-"""The lists of names."""
 LONGEST_NAME = 200
 """Characters of a name that are read; those of public checkpoints have at most 90."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """The storage of one group's weights."""
-
     kernel: Kernel
     bits: int | None
     group: int | None

@@ -10,14 +10,11 @@ _CARDS = "card of the repository on the hub, November 2026"
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """A published head or smaller model."""
-
     repository: str
     models: tuple[str, ...]
     """The models that it guesses for."""
     licence: str
     source: str
-    """Where its figures are published."""
     tokens: int
     """Tokens of a step that its publisher guesses."""
     head_parameters: float = 0.0

@@ -41,8 +41,6 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class LayerGroup:
-    """Layers with the same kind of cache."""
-
     attention: Attention
     layers: int
     kv_heads: int = 0
@@ -134,7 +132,6 @@ class Quantization:
 class Experts:
     count: int
     top_k: int
-    """Experts that each token uses."""
     intermediate_size: int
 
 
@@ -163,9 +160,7 @@ class ModelFacts:
     quantization: Quantization
     weight_bytes: int
     weights_from: str
-    """The origin of `weight_bytes`."""
     assumptions: tuple[str, ...] = ()
-    """Values that the config does not state and that are assumed."""
     tower: Tower | None = None
     """The encoder of images, video or sound; None if the model reads only text."""
     longest_context: int | None = None
@@ -186,7 +181,6 @@ class ModelFacts:
     has_unknown_states: bool = False
     """Whether the engine keeps states for some layers, and the config does not tell for which."""
     side: SideFiles = NO_SIDE_FILES
-    """Facts of the model's small files: tokenizer, sentence-transformers, chat template, generation."""
     commit: str = ""
     """The commit of the hub repository that the facts come from; empty where there is none."""
     is_whole: bool = False
@@ -195,7 +189,6 @@ class ModelFacts:
     other_architectures: tuple[str, ...] = ()
     """Further entries of the config's `architectures`, which some engines read too."""
     download_bytes: int = 0
-    """Of the files that a download to a claim takes; 0 if that is not known."""
     recipe_cache: str = ""
     """The type of the KV cache that the engine's recipe for the model sets; empty if it sets none."""
 
@@ -215,7 +208,6 @@ class ModelFacts:
 
     @property
     def has_states(self) -> bool:
-        """Whether some layers keep a state of fixed size for each sequence."""
         return any(group.attention is Attention.STATE for group in self.groups)
 
     @property

@@ -161,13 +161,11 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
 
 
 def _with_positions(facts: ModelFacts, config: Config) -> ModelFacts:
-    """The facts with the parameters of rotary positions, and the layers that predict further tokens."""
     layers = config.count("num_nextn_predict_layers", "mtp_num_hidden_layers")
     return replace(facts, rope=rope_parameters(config), predicting_layers=layers)
 
 
 def _with_encoders(facts: ModelFacts, config: Config) -> ModelFacts:
-    """The facts with the model's encoder of images, video or sound, and with whether it encodes whole prompts."""
     tower = tower_of(config) if facts.has_vision else None
     assumptions = (*facts.assumptions, *(tower.assumptions if tower else ()))
     return replace(facts, tower=tower, assumptions=assumptions, is_encoder=facts.is_pooling and _is_encoder(config))

@@ -24,7 +24,6 @@ class SideFiles:
 
 
 NO_SIDE_FILES = SideFiles()
-"""No file says anything."""
 
 
 def side_files_document(side: SideFiles) -> Manifest:

@@ -78,12 +78,10 @@ class _RecordingDict(dict[str, Any]):
         return super().get(name, default)
 
     def values(self) -> ValuesView[Any]:  # type: ignore[override]  # dict_values is final to mypy
-        """Like `dict`; all fields count as read."""
         self._names_read.update(self)
         return super().values()
 
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # as `values`
-        """Like `dict`; all fields count as read."""
         self._names_read.update(self)
         return super().items()
 

@@ -90,7 +90,6 @@ def file_of(source: ModelSource) -> str:
 
 
 def is_downloaded(source: ModelSource) -> bool:
-    """Whether a model comes over the network; others are volumes."""
     return isinstance(source, DOWNLOADED)
 
 

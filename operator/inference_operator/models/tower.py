@@ -29,8 +29,6 @@ MERGED = 4
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """The encoder of a model that reads more than text."""
-
     patch_elements: int
     """Elements of the tensors of one patch at the peak of a layer."""
     patches_per_token: int

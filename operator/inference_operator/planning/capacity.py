@@ -36,7 +36,6 @@ def capped(requested: int, replicas: int) -> str:
 
 _STORAGE = "ephemeral-storage"
 NAMED_NODES = 3
-"""Nodes that the message names."""
 DISK_CURE = (
     "Set `spec.cache`, so that engines need no disk for the model; or use nodes with larger disks, or request less in"
     " `spec.engine.resources.requests`."

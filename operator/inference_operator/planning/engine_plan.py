@@ -383,7 +383,6 @@ def _chosen(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> GpuPlan | 
 
 
 def _unknown(facts: ModelFacts | NotUnderstood | None, inputs: PlanInputs) -> Refusal:
-    """The refusal that names the missing information."""
     match facts:
         case None if inputs.model.unavailable:
             return replace(inputs.model.unavailable, cure=f"{inputs.model.unavailable.cure} {UNCHECKED_CURE}")

@@ -25,8 +25,6 @@ node is taken to have one, so that what is planned runs on each node."""
 
 @dataclass(frozen=True, slots=True)
 class GpuOffers:
-    """GPUs of nodes that exist or could exist, and that the pods may use."""
-
     live: tuple[GpuOffer, ...]
     possible: tuple[GpuOffer, ...]
     """GPUs to size for: the live ones, declared ones, and those that the spec names."""

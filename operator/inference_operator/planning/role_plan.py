@@ -46,8 +46,6 @@ from inference_operator.views.raw import annotations, mapping
 
 @dataclass(frozen=True, slots=True)
 class PlanState:
-    """The recorded plan of a role, as far as it is for its present specification."""
-
     context: RoleContext
     spec_hash: str
     """Hash of everything in the specification that a plan depends on."""

@@ -76,8 +76,6 @@ class Targets:
 
 
 class OnScrape(Protocol):
-    """Called after each scrape of a pod."""
-
     def __call__(self, component: str, *, answered: bool) -> None:
         """A pod of this component was scraped; `answered` says whether its metrics could be read."""
 
@@ -94,7 +92,6 @@ class Callbacks:
     on_stall: Callable[[Key], None]
     """An engine has stalled for `stallSeconds`: called once for each stall."""
     on_scrape: OnScrape
-    """A pod was scraped."""
     on_kv_cache: Callable[[Key], None]
     """An engine reports the size of its KV cache: called once for each start of an engine."""
     on_readable: Callable[[Key], None]
@@ -115,8 +112,6 @@ class Scraped:
 
 @dataclass(frozen=True, slots=True)
 class _Routers:
-    """The combined sample of the routers of one key that answered."""
-
     sample: RouterSample
     at: float
 
@@ -371,7 +366,6 @@ class Scraper:
     def _report_stall(
         self, key: Key, before: EngineActivity | None, after: EngineActivity, *, in_traffic: bool
     ) -> None:
-        """Call what an engine's new sample calls for."""
         settings, callbacks = self._settings, self._callbacks
         for seconds, begins in (
             (settings.no_progress_seconds, callbacks.on_no_progress),

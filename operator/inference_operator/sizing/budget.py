@@ -21,8 +21,6 @@ TYPICAL_TOKENS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU."""
-
     name: str
     memory_gib: float
     """Total memory as CUDA reports it."""
@@ -34,7 +32,6 @@ class Gpu:
     link_gb_per_s: float = 0.0
     """Bandwidth of one direction to another GPU of the node."""
     capability: tuple[int, int] = (0, 0)
-    """CUDA's compute capability."""
 
     @classmethod
     def of(cls, offer: GpuOffer) -> Self:
@@ -61,8 +58,6 @@ class TermName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a term comes from."""
-
     source: str
     """The model's files, the engine's version, or a measurement."""
     in_budget: bool | None = None
@@ -78,8 +73,6 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One term of the budget, in GiB."""
-
     name: TermName
     gib: float
     origin: Origin
@@ -114,15 +107,12 @@ class Budget:
     typical_concurrency: float = 0.0
     """Sequences of `TYPICAL_TOKENS` that fit at once."""
     terms: tuple[Term, ...] = ()
-    """The terms of the budget with their origins."""
     state_block_gib: float = 0.0
     """KV cache of one block of states, if the engine starts only with one for each sequence of a batch; otherwise 0."""
     whole_encoder: bool = False
-    """Whether each tensor rank must have the whole encoder of images, since its layers cannot be divided."""
     recipe_cache: str = ""
     """The type of the KV cache, where it is that of the model's recipe; otherwise empty."""
     spare: float = SPARE
-    """Fraction of the memory that stays free where sizing chooses a size."""
     pinned: float = 0.0
     """Memory of the host that each rank pins for the tokens of its requests."""
 
@@ -136,7 +126,6 @@ class Budget:
 
     @property
     def graphs_in_budget(self) -> float:
-        """Memory of the CUDA graphs that the engine subtracts before it sizes the KV cache."""
         return sum(term.gib for term in self.terms if term.name is TermName.CUDA_GRAPHS and term.origin.in_budget)
 
     @property

@@ -49,7 +49,6 @@ class KVPath:
         return tokens * self.token_bytes / GIB
 
     def seconds(self, tokens: float) -> float:
-        """Time of the KV cache of a prompt on the network."""
         return BITS * tokens * self.token_bytes / (self.gigabits * GIGA)
 
     def longest(self, objective: Objective) -> float:

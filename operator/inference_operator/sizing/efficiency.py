@@ -46,8 +46,6 @@ NETWORK_SECONDS = 40e-6
 
 
 class KernelClass(StrEnum):
-    """Kinds of models whose kernels differ."""
-
     DENSE = "dense"
     EXPERTS = "experts"
     LATENT_EXPERTS = "experts with latent attention"

@@ -20,7 +20,6 @@ class GraphMemory:
     in_budget: bool
     """Whether the engine subtracts graphs before it sizes the KV cache; otherwise they are outside of its budget."""
     largest: int = LARGEST_GRAPH
-    """Largest captured batch."""
     whole_steps: bool = False
     """Whether graphs of whole steps are captured, and counted, beside those of the parts between attention."""
     fitted_to: str = ""
@@ -29,8 +28,6 @@ class GraphMemory:
 
 @dataclass(frozen=True, slots=True)
 class EngineMemory:
-    """Memory of an engine on one device."""
-
     origin: str
     """The engine's version and the source of the constants, as users read it."""
     utilization: float
@@ -52,7 +49,6 @@ class EngineMemory:
     """Whether each rank keeps, for each sequence of a batch: its token ids in pinned memory of the host, tables of its
     blocks on the GPU, and on the last stage counts of the vocabulary's entries, for penalties."""
     spare: float
-    """Fraction of the GPU that stays free where sizing chooses a size."""
     vision_gib: float
     """Peak of encoding the largest image, without its entry in the encoder cache."""
     expert_workspace: bool
@@ -97,7 +93,6 @@ class EngineMemory:
         return replace(self, activation_gib=self.activation_gib + gib, origin=origin)
 
     def context_gib(self, group: int, pipeline: int, *, linked: bool) -> float:
-        """Memory outside PyTorch: the CUDA context and the buffers of collective operations."""
         if group == 1:
             return self.stage_gib if pipeline > 1 else self.group_gib[0][1]
         if not linked:

@@ -13,8 +13,6 @@ from inference_operator.sizing.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A shape with its budget."""
-
     shape: Shape
     budget: Budget
 

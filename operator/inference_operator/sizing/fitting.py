@@ -83,13 +83,10 @@ SMALL_SEQUENCES, SMALL_BATCH = 256, 2048
 """`max_num_seqs` and `max_num_batched_tokens` of small GPUs; used on large GPUs if the defaults do not fit."""
 
 OnGpus: TypeAlias = Callable[[GpuOffer], EngineOnGpus]
-"""The engine on the GPUs of an offer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A model and its engine on one kind of GPU."""
-
     facts: ModelFacts
     offer: GpuOffer
     engine: EngineOnGpus

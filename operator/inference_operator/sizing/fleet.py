@@ -22,14 +22,11 @@ HALVINGS = 40
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """Engines of one kind and size that carry a rate."""
-
     engine: GpuPlan
     replicas: int
     capacity: Served
     """One engine at its target."""
     limit: Limit
-    """The resource that limits throughput."""
     keeps_objective: bool
     """Whether the target keeps the objective; else the operator aims at twice the latencies of a lone request."""
     served: Served

@@ -14,7 +14,6 @@ class HostNeeds:
     """Resources of each pod of an engine beside its GPUs. It has a pod on each of its nodes."""
 
     cpu: int
-    """Cores."""
     memory_gib: float
     ephemeral_storage_gib: float
     """With the checkpoint, if the engine downloads it."""
@@ -23,27 +22,20 @@ class HostNeeds:
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """The chosen sizes of one engine on GPUs, with their budget."""
-
     offer: GpuOffer
-    """The GPUs that the engine was sized for."""
     shape: Shape
     budget: Budget
-    """The budget of one GPU."""
     host: HostNeeds
     context_reduced: bool
     """Whether the context is shorter than the target, because no larger group of GPUs exists."""
     model_context: int = 0
     """The model's own context in tokens, if sizing chose a shorter one; otherwise 0."""
     left_to_engine: tuple[str, ...] = ()
-    """Sizes that the engine derives itself, by their names in `spec.engine`; no argument sets them."""
     assumptions: tuple[str, ...] = ()
     unaccounted: tuple[str, ...] = ()
     """Parts that need an unknown amount of memory; each as a phrase."""
     step: StepCosts | None = None
-    """The seconds of the parts of a step; None if they are unknown."""
     runner_up: str = ""
-    """The best other choice and why it lost; empty if there is none."""
 
     @property
     def gpus_per_replica(self) -> int:
@@ -66,8 +58,6 @@ class InfeasibleReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """The message for users where no plan exists."""
-
     reason: InfeasibleReason
     field: str
     problem: str

@@ -33,8 +33,6 @@ OWN_CACHE = "DeepseekV4"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of quantization, as the engine's source states it."""
-
     capability: tuple[int, int]
     """Least compute capability."""
     types: frozenset[str]
@@ -42,8 +40,6 @@ class Method:
 
 
 class AttentionKind(StrEnum):
-    """Attention by the kernels that compute it."""
-
     PLAIN = "plain"
     SINKS = "sinks"
     """With a learned sink, or another property that only some kernels have."""
@@ -53,8 +49,6 @@ class AttentionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuSupport:
-    """The engine's tables."""
-
     methods: Mapping[str, Method] = field(default_factory=dict)
     """By the name in a checkpoint's config."""
     online: frozenset[str] = frozenset()

@@ -23,8 +23,6 @@ from inference_operator.sizing.shape import KV_BYTES, CacheOptions, Shape
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The groups of one kind of layer."""
-
     attention: Attention
     groups: int
     block_tokens: int
@@ -33,8 +31,6 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
-    """Blocks and groups of the KV cache on one GPU."""
-
     unit_bytes: float
     """Bytes of one block of one group."""
     kept: tuple[Kept, ...]
@@ -76,13 +72,10 @@ class CacheLayout:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedCache:
-    """The capacity of a KV cache on one GPU."""
-
     blocks: int
     tokens: int
     """As the engine reports it."""
     concurrency: float
-    """Sequences of the longest context that fit at once."""
 
 
 def allocated_cache(

@@ -39,11 +39,9 @@ class Learned:
     gpu: str
     """The kind of GPU of that plan; empty if it was unknown."""
     tensor: int
-    """Its tensor parallel size."""
     pipeline: int = 1
     """Its pipeline parallel size, if it has several nodes."""
     nodes: int = 1
-    """Its nodes."""
     context: int | None = None
     """Its context in tokens; None: the model's own."""
     batched_tokens: int | None = None

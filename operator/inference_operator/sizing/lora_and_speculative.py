@@ -81,7 +81,6 @@ def drafting_layers(facts: ModelFacts, shape: Shape) -> Sequence[LayerGroup]:
 
 
 def unaccounted(facts: ModelFacts, shape: Shape) -> tuple[str, ...]:
-    """Parts that need an unknown amount of memory; each as a phrase."""
     return tuple(_unaccounted(facts, shape))
 
 

@@ -78,11 +78,8 @@ class PagedEngine:
     gpu: Gpu
     engine: EngineMemory
     overhead: Overhead
-    """The engine's own time in each step."""
     support: GpuSupport = NO_TABLES
-    """Support of the engine by GPU."""
     encoders: EncoderDivision = NO_ENCODERS
-    """Division of image encoders."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
         return self.support.unable(facts, shape, self.gpu.capability)
@@ -121,7 +118,6 @@ class PagedEngine:
 
 
 def paged_budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> Budget:
-    """The budget of one GPU for a model and a shape; in a pipeline, of the stage with the least free memory."""
     context = shape.context or facts.context
     weights, activation = _fullest_stage(facts, engine, shape, context)
     outside_torch = engine.context_gib(shape.parallel.group, shape.parallel.pipeline, linked=gpu.linked)

@@ -27,10 +27,7 @@ DIGITS = 2
 
 @dataclass(frozen=True, slots=True)
 class PerGpu:
-    """The memory budget of one GPU."""
-
     memory_gib: float
-    """Total memory as CUDA reports it."""
     requested_gib: float
     """Memory that the engine may use."""
     weights_gib: float
@@ -40,21 +37,14 @@ class PerGpu:
     kv_cache_gib: float
     kv_cache_tokens: int
     kv_token_bytes: int
-    """Bytes of one more token in the KV cache."""
     headroom_gib: float
-    """KV cache beyond one sequence of the longest context."""
     max_concurrency_at_full_context: float
-    """Sequences of the longest context that fit at once."""
     max_concurrency_at_2048_tokens: float
-    """Typical requests that fit at once."""
     origins: Mapping[str, str]
-    """The origin of each term: the model's config, the engine's version, or a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drafting:
-    """Speculative decoding as the engine does it."""
-
     method: str
     """By the engine's own name."""
     tokens: int
@@ -76,7 +66,6 @@ class Plan:
     ephemeral_storage: str
     shared_memory: str
     resource: str = GPU_RESOURCE
-    """The extended resource of the pod's GPU request."""
     gpu: str = ""
     """The kind of GPU that the engine was sized for; empty if unknown."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +96,6 @@ class Plan:
     engine_choice: str = ""
     """Why this engine runs, and what users lose with it, in sentences; empty for the first choice without a loss."""
     whole_encoder: bool = False
-    """Whether each tensor rank has the whole encoder of images, since its layers cannot be divided."""
     video_refused: bool = False
     """Whether the engine refuses requests with video, although the model reads it."""
     tool_call_parser: str = ""
@@ -115,25 +103,18 @@ class Plan:
     reasoning_parser: str = ""
     """The engine's parser for the reasoning of this model; empty if none is known."""
     drafting: Drafting | None = None
-    """None without speculative decoding."""
     adapter_slots: int = 0
     """Adapters that an engine can use in one batch; 0 if `spec.model.adapters` and its fields ask for none."""
     adapter_rank: int = 0
-    """Largest rank of an adapter; 0 without slots."""
     adapter_slot_gib: float = 0.0
     """Memory of one slot on each GPU; 0 without slots, or if the model is unknown."""
     weight_bytes: int | None = None
-    """Size of the whole checkpoint; None if unknown."""
     cpu_offload_gib: float = 0.0
-    """Weights of each GPU that stay in host memory."""
     context_reduced: bool = False
-    """Whether the context is shorter than the target, because no larger group of GPUs exists."""
     model_context: int = 0
-    """The model's own context in tokens, if sizing chose a shorter one; otherwise 0."""
     assumptions: tuple[str, ...] = ()
     """Values that the model's config does not state and sizing assumed."""
     unaccounted: tuple[str, ...] = ()
-    """Parts that need an unknown amount of memory; each as a phrase."""
     unchecked_reason: str = ""
     """The reason for no memory computation; empty if there was one."""
     per_gpu: PerGpu | None = None
@@ -143,7 +124,6 @@ class Plan:
     learned: Learned | None = None
     """The report of an engine of an earlier revision for the same specification; None without one."""
     step: StepCosts | None = None
-    """The seconds of the parts of a step; None if the speed of the GPUs is unknown."""
     runner_up: str = ""
     """The best other choice of GPUs and parallel sizes, and why it lost; empty if there is none."""
     advice: tuple[str, ...] = ()

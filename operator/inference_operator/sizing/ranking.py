@@ -48,12 +48,9 @@ WITHOUT_OBJECTIVE = Objective(ttft=math.inf, tpot=math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A kind of GPU with parallel sizes that hold the target."""
-
     pool: Pool
     candidate: Candidate
     costs: StepCosts | None
-    """None if the speed of the GPUs is unknown."""
     served: Served | None
     """The most requests at once of which half keep the objective."""
     limit: Limit | None
@@ -92,11 +89,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The option that was chosen."""
-
     option: Option
     runner_up: str = ""
-    """The best other option and why it lost, in words; empty if there is none."""
 
 
 def option_of(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:

@@ -18,7 +18,6 @@ GROUPED = (Kernel.FP8_BLOCK, Kernel.AWQ, Kernel.GPTQ)
 
 
 def broken_rule(facts: ModelFacts, shape: Shape) -> str | None:
-    """Why the model does not allow the parallel sizes of a shape, in one sentence; None if it does."""
     return next(_broken(facts, shape), None)
 
 

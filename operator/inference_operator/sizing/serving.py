@@ -148,8 +148,6 @@ class Served:
 
 
 class Limit(StrEnum):
-    """The limit of the requests that an engine serves at once, in words for users."""
-
     SEQUENCES = "max_num_seqs"
     KV_CACHE = "KV cache"
     TPOT = "time of each output token"
@@ -158,8 +156,6 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """An engine with its limits."""
-
     costs: StepCosts
     max_num_seqs: int
     max_num_batched_tokens: int

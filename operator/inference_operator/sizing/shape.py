@@ -14,7 +14,6 @@ class Objective:
     """The latencies that requests shall have, in seconds."""
 
     ttft: float = TIME_TO_FIRST_TOKEN.total_seconds()
-    """To the first token."""
     tpot: float = TIME_PER_OUTPUT_TOKEN.total_seconds()
     """Mean of each further token of a request."""
     percentile: float = PERCENTILE
@@ -46,7 +45,6 @@ class Adapters:
     """LoRA adapters; the engine reserves memory for them at its start, even if none is loaded."""
 
     rank: int
-    """Maximum rank of an adapter."""
     active: int = 1
     """Adapters that may be active at once."""
     kept: int = 1
@@ -63,8 +61,6 @@ class Adapters:
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """Speculative decoding: draft tokens that the model verifies in one scheduler iteration."""
-
     tokens: int
     """Draft tokens of one iteration."""
     own_layer: bool = False
@@ -75,7 +71,6 @@ class Speculation:
     """Repository or path of a draft model; empty if there is none."""
     draft_revision: str | None = None
     draft_facts: ModelFacts | None = None
-    """Facts of the draft model; None if it is unknown."""
     unknown: str = ""
     """A method that needs an unknown amount of memory, as a phrase."""
     accepted: float | None = None
@@ -84,8 +79,6 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
-    """What arguments change about the KV cache."""
-
     one_kind: bool = False
     """Whether all layers keep every token, also those with a window."""
     ranks: int = 1
@@ -100,8 +93,6 @@ class CacheOptions:
 
 @dataclass(frozen=True, slots=True)
 class ParallelSizes:
-    """How many ranks an engine has in each dimension of its parallelism."""
-
     tensor: int
     pipeline: int = 1
     data: int = 1
@@ -177,7 +168,6 @@ class Shape:
     attention_groups: int = 1
     """Groups of tensor ranks that each compute attention for requests of their own (data parallel attention)."""
     eager: bool = False
-    """No CUDA graphs."""
     whole_graphs: bool = True
     """Whether CUDA graphs of whole steps are captured; False also where arguments leave it open."""
     whole_encoder: bool | None = None
@@ -219,10 +209,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class SizingInputs:
-    """The sizes of one engine that a user requests."""
-
     tensor: int | None = None
-    """Tensor parallel size; None: sizing chooses it."""
     pipeline: int | None = None
     """Pipeline parallel size; None: sizing chooses it, most often a stage on each node."""
     nodes: int | None = None
@@ -234,7 +221,6 @@ class SizingInputs:
     kinds: tuple[str, ...] = ()
     """Kinds or products of GPUs that may be used; empty: any."""
     least_memory_gib: float = 0.0
-    """Memory that a GPU must have."""
     least_sequences: int = LEAST_SEQUENCES
     """Sequences of a batch to which sizing reduces it at least."""
     most_sequences: int | None = None
@@ -242,15 +228,12 @@ class SizingInputs:
     resource: str = GPU_RESOURCE
     """The extended resource that GPUs are requested by, if sizing knows no GPU."""
     profile: EngineProfile = EngineProfile.BALANCED
-    """Preference among the sizes that fit."""
     objective: Objective = Objective()
-    """The latencies that requests shall have."""
     shape: Shape = field(default_factory=Shape)
     """Everything else. Its parallel sizes are not read; its context is never reduced."""
 
     @property
     def context(self) -> int | None:
-        """Longest sequence in tokens; None: sizing chooses it."""
         return self.shape.context
 
     @property

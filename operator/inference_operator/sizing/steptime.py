@@ -87,7 +87,6 @@ class StepCosts:
     exchange: float = 0.0
     """To sum the activations of one token over the ranks."""
     stages: int = 1
-    """Stages of the pipeline."""
     decodes: bool = True
     """Whether sequences get tokens; pooling models only read prompts."""
     estimated: bool = False

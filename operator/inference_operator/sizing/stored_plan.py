@@ -82,7 +82,6 @@ _EXPLAINING = frozenset(
 
 
 def to_json(plan: Plan) -> Manifest:
-    """The fields of a plan under their stored keys."""
     return _renamed(flat_fields(plan), _STORED_KEYS)
 
 

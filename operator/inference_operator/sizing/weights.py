@@ -33,8 +33,6 @@ _KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class RankWeights:
-    """Weights of one GPU."""
-
     bytes: float
     origin: str
     experts: float = 0.0

@@ -18,7 +18,6 @@ class LongestStall:
     _former: float = 0.0
 
     def add(self, seconds: float, now: float) -> None:
-        """Store by how much a tick was late."""
         self._rotate(now)
         self._current = max(self._current, seconds)
 
@@ -36,8 +35,6 @@ class LongestStall:
 
 
 class StallWatch:
-    """Measures the loop in which it runs."""
-
     def __init__(self) -> None:
         self._longest = LongestStall()
         self._now = 0.0

@@ -30,8 +30,6 @@ Resource = tuple[Key, ResourceFigures, Sequence[EngineView], Sequence[PodView]]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A metric, as the reference page shows it."""
-
     name: str
     type: str
     labels: Sequence[str]
@@ -61,7 +59,6 @@ MAX_SERIES = (
     + ROLES * len(("cost",))
     + len(("max", "target", "bound", "step", "no progress", "stalls", "router restarts"))
 )
-"""Series of one InferenceDeployment."""
 
 _OF = ("resource_namespace", "name")
 
@@ -155,8 +152,6 @@ _FAMILIES: Mapping[str, type[Family]] = {"counter": CounterMetricFamily, "gauge"
 
 
 class ResourceMetrics(Collector):
-    """The metrics of all InferenceDeployments."""
-
     def __init__(self) -> None:
         self.resources: Callable[[], Iterable[Resource]] = tuple
         self.scaling: Callable[[Key], ScalingResult | None] = lambda _: None

@@ -30,8 +30,6 @@ class _Seen:
 
 
 class EngineRestarts:
-    """The restarts of the engines of all InferenceDeployments."""
-
     def __init__(self) -> None:
         self._seen: dict[Key, dict[str, _Seen]] = {}
         self._counts: dict[Key, Counter[RestartCause]] = {}

@@ -44,7 +44,6 @@ class LeaderApi:
         return not counts or any(counts)
 
     def ask(self, path: str, seconds: float) -> tuple[int, str]:
-        """Status and text of an answer."""
         connection = HTTPConnection("127.0.0.1", self.options.port, timeout=seconds)
         try:
             connection.request("GET", path)
@@ -63,7 +62,6 @@ class Drain:
         self.asked, self.done = 0.0, False
 
     def ask(self) -> None:
-        """Begin, or go on."""
         self.asked = time.monotonic()
         if self.task is None:
             self.task = asyncio.create_task(self.wait())

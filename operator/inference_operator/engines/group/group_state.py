@@ -10,8 +10,6 @@ WAITING, STARTING, SERVING, DRAINING = "waiting", "starting", "serving", "draini
 
 
 class GroupState:
-    """What a member knows, and what it answers."""
-
     def __init__(self, options: Options) -> None:
         self.options, self.engine = options, LeaderApi(options)
         self.drain, self.drain_until = Drain(self.engine), 0.0
@@ -33,21 +31,18 @@ class GroupState:
         return [rank for rank in range(1, self.options.size) if rank not in self.peers]
 
     def heartbeat(self) -> Words:
-        """What this member says again and again."""
         if self.options.rank:
             return {"beat": self.run, "drain": time.monotonic() < self.drain_until}
         said = {"phase": self.shown(), "ready": self.ready(), "drained": self.drained(), "missing": self.absent()}
         return {"beat": self.run, **said}
 
     def shown(self) -> str:
-        """The phase of the group."""
         told = self.told.get("phase")
         if self.options.rank:
             return str(told) if self.run and told in (STARTING, SERVING, DRAINING) else self.phase
         return DRAINING if self.drain.task else self.phase
 
     def ready(self) -> bool:
-        """Whether the group serves."""
         if self.options.rank:
             return bool(self.run) and self.told.get("ready") is True
         return self.engine.healthy and self.shown() == SERVING and self.order is None
@@ -63,7 +58,6 @@ class GroupState:
         return self.phase != SERVING or not self.engine.healthy or self.drain.done
 
     def ask_drain(self) -> None:
-        """Begin a drain, or prolong it."""
         if self.options.rank:
             self.drain_until = time.monotonic() + self.options.waits.repeat
             for leader in self.peers.values():
@@ -72,7 +66,6 @@ class GroupState:
             self.drain.ask()
 
     def state(self) -> Words:
-        """The state of this member, for probes and the operator."""
         missing = self.missing()
         names = [self.options.name(rank) for rank in range(self.options.size)]
         knows = self.peers or not self.options.rank

@@ -11,8 +11,6 @@ OK, BAD, FORBIDDEN, UNAVAILABLE = 200, 400, 403, 503
 
 
 class HttpPage:
-    """Answers requests at once, from what is known."""
-
     def __init__(
         self,
         visitors: Visitors,
@@ -23,7 +21,6 @@ class HttpPage:
         self.visitors, self.state, self.checks, self.drain = visitors, state, checks, drain
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request."""
         method, path = await self.visitors.request(reader, writer)
         if method and not writer.is_closing():
             status = self.status(method, path, is_own(writer))

@@ -16,7 +16,6 @@ StatefulSet. Members of another Service are no members, so the name has the name
 NAME_VARIABLE, ADDRESS_VARIABLE = "POD_NAME", "POD_IP"
 """Variables with the pod's own name and address."""
 MEMBER_VARIABLES = (RANK_VARIABLE, SERVICE_VARIABLE, NAME_VARIABLE, ADDRESS_VARIABLE)
-"""The variables of a member's program (`options.py`)."""
 
 CONTROL_PORT = 29510
 """Port on which a leader waits for its workers: below the ephemeral ports, which engines use among themselves."""
@@ -72,8 +71,6 @@ GROUP_PROGRAMS = {
 
 @dataclass(frozen=True, slots=True)
 class GroupedEngine:
-    """Facts about the engine that its members need."""
-
     port: int
     """TCP port of the leader's API."""
     health_path: str

@@ -61,8 +61,6 @@ LOG = logging.getLogger("group")
 
 
 class Member(GroupState):
-    """What changes the state of this member."""
-
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.visitors, self.began = Visitors(), 0.0
@@ -180,7 +178,6 @@ class Member(GroupState):
     # What is heard and said
 
     def hear_worker(self, rank: int, words: Words) -> None:
-        """What a worker says to the leader."""
         if self.phase == WAITING:
             return
         if "ended" in words:
@@ -191,7 +188,6 @@ class Member(GroupState):
             self.ask_drain()
 
     def hear_leader(self, _: int, words: Words) -> None:
-        """What the leader says to a worker."""
         if self.phase == WAITING and "go" in words:
             with suppress(ValueError):
                 address = str(ip_address(str(words["go"])))
@@ -224,7 +220,6 @@ class Member(GroupState):
                 LOG.info("Nobody waits for the drain any more: the engine serves again")
 
     async def watch(self) -> None:
-        """Look at the leader's engine again and again."""
         while True:
             if self.phase != WAITING:
                 await self.engine.look()
@@ -236,7 +231,6 @@ class Member(GroupState):
     # Ending
 
     def reap(self) -> None:
-        """Take note of the processes that have ended."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if self.child and ended[0] == self.child.pid:

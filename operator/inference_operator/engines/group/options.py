@@ -52,8 +52,6 @@ class EndCause(NamedTuple):
 
 
 class Options:
-    """The arguments and variables of this member."""
-
     def __init__(self, words: list[str], env: Mapping[str, str], waits: Waits = WAITS) -> None:
         self.waits = waits
         end = words.index("--")
@@ -82,7 +80,6 @@ class Options:
         return f"{self.set}-{rank}"
 
     def host(self, rank: int) -> str:
-        """The DNS name of a member's pod."""
         return self.hosts.replace("{name}", self.name(rank)).replace("{service}", self.service)
 
     def hello(self, rank: int) -> Words:
@@ -98,7 +95,6 @@ class Options:
         return [*self.command, *added]
 
     def said(self, cause: EndCause) -> str:
-        """The sentence about a cause."""
         return f"Member {self.name(cause.rank)} {HOW[cause.how].format(cause.number)}."
 
     def cause(self, words: Words) -> EndCause:

@@ -17,7 +17,6 @@ def adopt_orphans() -> None:
 
 
 def descendants(root: int) -> set[int]:
-    """The processes below this one."""
     parents: dict[int, int] = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended meanwhile

@@ -69,7 +69,6 @@ RUNNING, WAITING = "llamacpp:requests_processing", "llamacpp:requests_deferred"
 STEPS = "llamacpp:n_decode_total"
 """Metrics (tools/server/server-context.cpp): requests in slots and before them, and forward passes since the start."""
 PRE_STOP = files(__package__).joinpath("pre_stop.sh").read_text(encoding="utf-8")
-"""The program of the preStop hook, for bash."""
 _BASH = "/bin/bash"
 """By its path, since a variable of the user may name other folders."""
 _CUDA = "nvidia.com/"

@@ -41,8 +41,6 @@ ORIGIN = f"llama.cpp {VERSION}"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes that `llama-server` is started with."""
-
     context: int
     """Tokens of a slot."""
     slots: int
@@ -82,11 +80,8 @@ def buffer_gib(facts: ModelFacts, batch: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OnGpus:
-    """`llama-server` on GPUs of one node."""
-
     memory_gib: float
     reported_gib: float = 0.0
-    """Memory that an engine reported to use beyond the estimate."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:  # noqa: ARG002 - protocol
         """None: it has kernels for every type of tensor."""

@@ -26,7 +26,6 @@ _CURES: Mapping[str, str] = {
     **dict.fromkeys(("--api-key", "--api-key-file"), "Use `spec.router.keys`."),
     **dict.fromkeys(("--gpu-layers", "--n-gpu-layers", "--split-mode"), "Use `spec.parallelism.tensor`."),
 }
-"""Fields that stand for managed options."""
 
 _FLAGS = frozenset(
     {

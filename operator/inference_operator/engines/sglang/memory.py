@@ -107,11 +107,8 @@ def cache_gib(fraction: float, free_before: float, weights: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SGLangOnGpus:
-    """SGLang on GPUs of one node."""
-
     gpu: Gpu
     reported_gib: float = 0.0
-    """Memory that an engine reported to use beyond the estimate."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
         if any(group.attention is Attention.STATE for group in facts.groups):
@@ -181,7 +178,6 @@ class SGLangOnGpus:
         return replace(costs, estimated=True) if costs else None
 
     def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:
-        """The sizes that equal SGLang's own."""
         unset = shape.max_num_batched_tokens is None
         derived = (
             (CONTEXT, context_left(facts, inputs.context, budget.context)),

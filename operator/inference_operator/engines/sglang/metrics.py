@@ -39,11 +39,9 @@ SERIES = EngineSeries(
     first_token=TTFT,
     inter_token=ITL,
 )
-"""The names of the figures that all engines are asked for."""
 
 
 LOAD = (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED, _GENERATED)
-"""The series of `EngineLoad`."""
 
 
 def engine_sample(text: str) -> EngineSample | None:

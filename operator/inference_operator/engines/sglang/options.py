@@ -51,7 +51,6 @@ _CURES: Mapping[str, str] = {
     **dict.fromkeys(("--api-key", "--admin-api-key"), "Use `spec.router.keys`."),
     "--trust-remote-code": "Remove it, or set `spec.engine.kind: VLLM`; here SGLang runs no code of a model.",
 }
-"""Fields and options that stand for managed options."""
 
 OPTIONS = ClosedOptions.of(
     classified(_table("option-classes")),
@@ -82,7 +81,6 @@ _KV_DTYPES: Mapping[KvCacheDType, str] = {
     KvCacheDType.FP8_E4M3: "fp8_e4m3",
     KvCacheDType.FP8_E5M2: "fp8_e5m2",
 }
-"""SGLang's names of the types of a KV cache."""
 AUTO, NONE = "Auto", "None"
 
 

@@ -85,7 +85,6 @@ NO_PREFIX_CACHE = "--disable-radix-cache"
 """The option that ends the cache of prefixes which all requests share."""
 
 LAUNCH = "launch"
-"""Name of SGLang's start among the programs of a pod."""
 PROGRAMS = {
     GPU_CHECK: GPU_CHECK_SOURCE,
     LAUNCH: files(__package__).joinpath("launch.py").read_text(encoding="utf-8"),

@@ -100,11 +100,8 @@ class TokenBytes:
 
 @dataclass(frozen=True, slots=True)
 class OnOneGpu:
-    """`transformers serve` on one GPU."""
-
     memory_gib: float
     reported_gib: float = 0.0
-    """Memory that an engine reported to use beyond the estimate."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:  # noqa: ARG002 - protocol
         """Why the engine cannot compute the model: it is quantized; None if it can."""

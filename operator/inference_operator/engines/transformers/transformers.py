@@ -133,7 +133,6 @@ class Transformers(Engine):
     """Code of models is in a cache."""
     errors, phases, loaded = ERRORS, PHASES, LOADED
     metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
-    """Our program adds it to the server."""
     series = EngineSeries(running=RUNNING)
     steps = BATCHES
 

@@ -14,13 +14,11 @@ MAX_DIGITS = 9
 @dataclass(frozen=True, slots=True)
 class GivenOption:
     index: int
-    """Position in the list."""
     spelling: str
     """The option as it is written, without its value."""
     key: str
     """Key inside the option's value, where one follows a dot; else empty."""
     value: str | None
-    """None if there is no value."""
 
 
 def given_options(args: Sequence[str], option: str) -> Iterator[GivenOption]:

@@ -69,11 +69,9 @@ SERIES = EngineSeries(
         ITL: "vllm:time_per_output_token_seconds",  # until 0.15
     },
 )
-"""The names of the figures that all engines are asked for."""
 
 
 LOAD = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED, _GENERATED)
-"""The series of `EngineLoad`."""
 
 
 def engine_sample(text: str) -> EngineSample | None:

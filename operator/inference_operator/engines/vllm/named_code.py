@@ -28,13 +28,10 @@ class CodeValue:
     key: str
     """Empty for the whole value."""
     names_code: re.Pattern[str]
-    """The texts that do."""
     meaning: str = "a name in a module"
-    """The kind of these texts."""
 
     @property
     def name(self) -> str:
-        """The option with its key after a dot."""
         return f"{self.option}.{self.key}" if self.key else self.option
 
 

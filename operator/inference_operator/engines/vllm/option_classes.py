@@ -40,7 +40,6 @@ def _from(table: Mapping[str, str], kind: Class) -> Iterator[Classified]:
 SECRET_CURES = {
     flag: f"Set `{variable}` from a Secret in `spec.engine.env`." for flag, variable in SECRET_FLAGS.items()
 }
-"""Flags whose value is a secret, with what to do instead."""
 
 OPTION_CLASSES: tuple[Classified, ...] = (
     *_from(MANAGED_FLAGS | SECRET_CURES, Class.MANAGED),
@@ -88,4 +87,3 @@ CLASSES = OptionClasses(
     secret_variables=SECRET_VARIABLES,
     own_prefix="VLLM_",
 )
-"""The names for which nobody needs the right to create pods."""

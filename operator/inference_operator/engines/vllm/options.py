@@ -16,7 +16,6 @@ _TABLE = files(__package__).joinpath(f"options-{VERSION}.txt").read_text(encodin
 SPELLINGS: dict[str, str] = {
     spelling: line.split()[0] for line in _TABLE.splitlines() for spelling in reversed(line.split())
 }
-"""Option by each of its spellings."""
 
 OPTIONS = tuple(line.split()[0] for line in _TABLE.splitlines())
 

@@ -34,8 +34,6 @@ REASONING_PARSERS = frozenset(name for kind, name in _TABLE if kind == "reasonin
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """Models with the same parsers."""
-
     name: str
     """A regular expression for the last part of a repository or path."""
     tool_call: str = ""

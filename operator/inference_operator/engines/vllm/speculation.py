@@ -26,7 +26,6 @@ NAMES: Mapping[SpeculativeMethod, str] = {
     SpeculativeMethod.DRAFT_MODEL: "draft_model",
     SpeculativeMethod.NGRAM: "ngram",
 }
-"""VLLM's names of the methods."""
 FIELD = "spec.engine.speculative"
 USUAL_TOKENS = 3
 """Of a head that is not in the table, and of texts: vLLM's own examples (`docs/features/speculative_decoding`)."""

@@ -124,7 +124,6 @@ PROGRAMS = {
     GPU_CHECK: GPU_CHECK_SOURCE,
     PRE_STOP: files(__package__).joinpath("pre_stop.py").read_text(encoding="utf-8"),
 }
-"""Sources of the programs that run in the container beside vLLM."""
 
 ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 """How long vLLM's API process waits for its engine core. The default of 600 s is too short for a large model (0.32.0,
@@ -200,8 +199,6 @@ of adapters, and control of the engine, such as `/sleep`, `/pause` and `/update_
 
 @dataclass(frozen=True, slots=True)
 class Vllm(Engine):
-    """vLLM as an engine."""
-
     divides_models = True
     """By tensor and pipeline parallelism."""
     runs_over_nodes = True
@@ -243,24 +240,19 @@ class Vllm(Engine):
         return replace(served, recipe_cache=RECIPE_CACHES.get(model, ""))
 
     def resolved(self, spec: EngineSpec, facts: ModelFacts | None, model: str) -> EngineSpec | Refusal:
-        """The request with the method, the draft and the number of tokens of speculative decoding."""
         found = resolved(spec.speculative, facts, model, spec.profile)
         return found if isinstance(found, Refusal) else spec.model_copy(update={"speculative": found})
 
     def drafting(self, spec: EngineSpec) -> Drafting | None:
-        """The speculative decoding of a resolved request."""
         return drafting_of(spec.speculative)
 
     def config_overrides(self, facts: ModelFacts, spec: EngineSpec) -> str:
-        """Those of a longer context."""
         return config_overrides(facts, spec.rope_scaling)
 
     def remark(self, facts: ModelFacts, spec: EngineSpec, model: str) -> str:
-        """What a model that ranks documents cannot do as it is, and that no draft is known."""
         return sentences(remark_of_ranking(facts, spec.args, model), remark_of_speculation(spec, facts, model))
 
     def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:
-        """Why vLLM refuses the request at its start; None if it does not."""
         draft = shape.speculation.draft_facts if shape.speculation else None
         return (
             refusal_of_precision(spec, facts, image=image)
@@ -352,7 +344,6 @@ class Vllm(Engine):
         )
 
     def _managed(self, spec: EngineSpec, plan: Plan, served: ServedModel, at: Front, sequences: int) -> Iterator[str]:
-        """The arguments before those of the specification."""
         yield from (*_served_names(served), f"--host={at.host}", f"--port={self.port}")
         yield f"--tensor-parallel-size={plan.parallel.tensor}"
         yield from data_arguments(plan.parallel)
@@ -374,16 +365,13 @@ class Vllm(Engine):
         return grouped(command, plan, timeouts, port=self.port, health_path=HEALTH_PATH, stop_seconds=SHUTDOWN_SECONDS)
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
-        """The access that a process needs to read the model as vLLM does."""
         variables = with_defaults(spec.env, ENVIRONMENT)
         return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE, compiled=COMPILED)
 
     def support(self, architecture: str, *, image: str) -> Support:
-        """The models that this version implements itself, and those for which it uses Transformers."""
         return support(architecture, version_of_image(image))
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
-        """The refusal of code that could change, of pickle files, or of what leads away from the claim; or None."""
         return (
             refusal_of_remote_code(spec.args, model)
             or refusal_of_pickle(spec.args, model)
@@ -392,15 +380,12 @@ class Vllm(Engine):
         )
 
     def shortage(self, log: str) -> Shortage | None:
-        """The memory that vLLM lacked at its start, from its log; None if the log reports none."""
         return shortage(log)
 
     def phase(self, log: str) -> Phase | None:
-        """The phase of vLLM's startup, from its log; None if the log shows none yet."""
         return phase(log)
 
     def sample(self, metrics_text: str) -> EngineSample | None:
-        """A sample of vLLM's metrics; None if they have no numbers of requests."""
         return engine_sample(metrics_text)
 
     def probe_request(self, model: str) -> ProbeRequest:
@@ -409,7 +394,6 @@ class Vllm(Engine):
 
 
 def _computed(spec: EngineSpec, served: ServedModel, timeouts: Timeouts) -> Mapping[str, str]:
-    """The variables that limit a start and the answers of one request, and those of the claim and of adapters."""
     limits = {ENGINE_READY_TIMEOUT: str(timeouts.startup), MAX_N: str(spec.generation.max_n)}
     return {**limits, **offline_variables(served.hub_cache), **adapter_variables(spec)}
 
