@@ -138,15 +138,15 @@ async def cache() -> AsyncIterator[Cache]:
     cache.put({**deployment, "spec": {}})
     for name in ("a", "b"):
         cache.put(pod(name, ready=False))
-    RESOURCES.states = cache.states
+    RESOURCES.counts = cache.states
     RESOURCE_METRICS.resources, RESOURCE_METRICS.prices = cache.figures, prices([f"H100:8@{PRICE}"])
     decision = Decision(len(ENGINES), Bound.DEMAND, Terms(steady=6, headroom=5, backlog=1), TARGET)
     RESOURCE_METRICS.scaling = {Key("default", MODEL): ScalingResult(decision)}.get
-    NODE_GPUS.gpus = lambda: {"H100-80GB": GPUS_OF_NODES}
+    NODE_GPUS.counts = lambda: {"H100-80GB": GPUS_OF_NODES}
     LEADER.set(1)
     yield cache
-    RESOURCES.states, RESOURCE_METRICS.resources, RESOURCE_METRICS.prices = dict, tuple, {}
-    RESOURCE_METRICS.scaling, NODE_GPUS.gpus = lambda _: None, dict
+    RESOURCES.counts, RESOURCE_METRICS.resources, RESOURCE_METRICS.prices = dict, tuple, {}
+    RESOURCE_METRICS.scaling, NODE_GPUS.counts = lambda _: None, dict
     LEADER.set(0)
 
 

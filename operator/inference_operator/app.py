@@ -193,12 +193,12 @@ class Operator:
         return kind in self._lister.watchable
 
     def _measure(self, settings: Settings) -> None:
-        RESOURCES.states = self._cache.states
-        ROLLOUT_RESOURCES.states = self._cache.shared.fleet.counts
+        RESOURCES.counts = self._cache.states
+        ROLLOUT_RESOURCES.counts = self._cache.shared.fleet.counts
         RESOURCE_METRICS.resources = self._cache.figures
         RESOURCE_METRICS.scaling = self._cache.scaling.result
         RESOURCE_METRICS.prices = prices(settings.gpu_offers)
-        NODE_GPUS.gpus = lambda: gpus_by_kind(self._cache.nodes.nodes or (), settings.gpu_node_labels)
+        NODE_GPUS.counts = lambda: gpus_by_kind(self._cache.nodes.nodes or (), settings.gpu_node_labels)
         QUEUE_DEPTH.set_function(lambda: len(self._queue))
         QUEUE_LONGEST.set_function(self._queue.longest_running)
         CACHE_AGE.set_function(self._relist_loop.age)

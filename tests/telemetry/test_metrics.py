@@ -61,7 +61,7 @@ def test_resources_are_counted_by_state_at_each_scrape(conditions: dict[str, str
     raw = inference_deployment()
     listed = [{"type": kind, "status": status} for kind, status in conditions.items()]
     cache.put({**raw, "metadata": {**raw["metadata"], "resourceVersion": "1"}, "status": {"conditions": listed}})
-    RESOURCES.states = cache.states
+    RESOURCES.counts = cache.states
     (family,) = RESOURCES.collect()
     counts = {sample.labels["state"]: sample.value for sample in family.samples}
     assert counts == {"ready": 0, "progressing": 0, "stalled": 0, state: 1}

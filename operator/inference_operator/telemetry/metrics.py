@@ -96,53 +96,33 @@ LONGEST_STALL = _gauge(
 SCRAPES = _counter("infd_scrapes", "Scrapes of pod metrics, by component and result", "component", "result")
 
 
-class StateCounts(Collector):
-    """A metric of InferenceDeployments by state, counted at each scrape, so that it is never out of date."""
+class Counts(Collector):
+    """A gauge of numbers by one label, counted at each scrape, so that it is never out of date."""
 
-    def __init__(self, name: str, text: str) -> None:
-        self.description = Description(name, "gauge", ("state",), text)
-        self.states: Callable[[], Mapping[str, int]] = dict
+    def __init__(self, name: str, text: str, label: str = "state") -> None:
+        self.description = Description(name, "gauge", (label,), text)
+        self.counts: Callable[[], Mapping[str, int]] = dict
         DESCRIPTIONS.append(self.description)
+        REGISTRY.register(self)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily(self.description.name, self.description.text, labels=self.description.labels)
-        for state, count in self.states().items():
-            family.add_metric([state], count)
+        for value, count in self.counts().items():
+            family.add_metric([value], count)
         yield family
 
 
-class GpusOfNodes(Collector):
-    """`infd_node_gpus`, counted at each scrape."""
-
-    description = Description(
-        "infd_node_gpus",
-        "gauge",
-        ("gpu",),
-        "GPUs of all ready nodes that are not cordoned, by kind, used or not; none where nodes cannot be listed",
-    )
-
-    def __init__(self) -> None:
-        self.gpus: Callable[[], Mapping[str, int]] = dict
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        family = GaugeMetricFamily(self.description.name, self.description.text, labels=self.description.labels)
-        for kind, count in self.gpus().items():
-            family.add_metric([kind], count)
-        yield family
-
-
-RESOURCES = StateCounts("infd_resources", "InferenceDeployments in each state: `ready`, `progressing`, `stalled`")
-ROLLOUT_RESOURCES = StateCounts(
+RESOURCES = Counts("infd_resources", "InferenceDeployments in each state: `ready`, `progressing`, `stalled`")
+ROLLOUT_RESOURCES = Counts(
     "infd_rollout_resources",
     "InferenceDeployments by how far changes of the operator's settings are: `waiting` for their turn, `rolling`,"
     " `failed` (healthy before and not now), `done`",
 )
-REGISTRY.register(RESOURCES)
-REGISTRY.register(ROLLOUT_RESOURCES)
-
-NODE_GPUS = GpusOfNodes()
-REGISTRY.register(NODE_GPUS)
-DESCRIPTIONS.append(GpusOfNodes.description)
+NODE_GPUS = Counts(
+    "infd_node_gpus",
+    "GPUs of all ready nodes that are not cordoned, by kind, used or not; none where nodes cannot be listed",
+    label="gpu",
+)
 
 RESOURCE_METRICS = resources.ResourceMetrics()
 REGISTRY.register(RESOURCE_METRICS)
