@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Sequence
-from importlib.resources import files
 
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, program_command
+from inference_operator.engines.tables import text_of
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.hardware.offers import offer_named
 from inference_operator.sizing.plan import Plan
 
 GPU_CHECK = "gpu_check"
-GPU_CHECK_SOURCE = files(__package__).joinpath("gpu_check.py").read_text(encoding="utf-8")
+GPU_CHECK_SOURCE = text_of(__package__, "gpu_check.py")
 
 SHARED = "-SHARED"
 """Ending of the product label of a GPU that pods share (NVIDIA/k8s-device-plugin 0.18, `internal/lm/resource.go`)."""

@@ -1,14 +1,16 @@
 """The class of an option or a variable: safe, managed by the operator, or only with the right to create pods.
 
-Each engine has tables of its own. A line of a table is `NAME safe` or `NAME pods REASON`, and `counted` or `uncounted`
-after that for an option that changes memory. Lines below it that begin with a dot are keys of its value that are safe
-alone. What stands in no table needs the right.
+Each engine has tables of its own. A line of a table is `NAME safe`, `NAME managed CURE` or `NAME pods REASON`, and
+`counted` or `uncounted` after that for an option that changes memory. Lines below it that begin with a dot are keys of
+its value that are safe alone. What stands in no table needs the right.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.resources import files
+
+from inference_operator.engines.environment import NO_FIELD
+from inference_operator.engines.tables import text_of
 
 
 class Class(StrEnum):
@@ -73,7 +75,8 @@ def classified(table: str) -> Iterator[Classified]:
     for index, (name, *words) in enumerate(lines):
         if not name.startswith("."):
             kind, *more = words
-            reason = REASONS[more[0]] if kind == Class.PODS else ""
+            cure = " ".join(more) or NO_FIELD if kind == Class.MANAGED else ""
+            reason = REASONS[more[0]] if kind == Class.PODS else cure
             memory = Memory(more[-1]) if more and more[-1] in set(Memory) else Memory.NONE
             yield Classified(name, Class(kind), reason, memory, tuple(_keys(lines[index + 1 :])))
 
@@ -85,13 +88,7 @@ def _keys(lines: list[list[str]]) -> Iterator[str]:
         yield word[1:]
 
 
-def from_reasons(reasons: Mapping[str, str], kind: Class) -> Iterator[Classified]:
-    return (Classified(name, kind, reason) for name, reason in reasons.items())
-
-
-LIBRARY_VARIABLES: tuple[Classified, ...] = tuple(
-    classified(files(__package__).joinpath("library-variables.txt").read_text(encoding="utf-8"))
-)
+LIBRARY_VARIABLES = tuple(classified(text_of(__package__, "library-variables.txt")))
 """The variables of libraries that engines share: PyTorch, CUDA, NCCL, Hugging Face, and those of the C library."""
 
 LIBRARY_SECRETS = frozenset(

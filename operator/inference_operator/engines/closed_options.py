@@ -7,13 +7,13 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.classified import LIBRARY_SECRETS, LIBRARY_VARIABLES, Class, Classified
-from inference_operator.engines.environment import NO_FIELD
+from inference_operator.engines.classified import LIBRARY_SECRETS, LIBRARY_VARIABLES, Class, Classified, classified
 from inference_operator.engines.options import OptionClasses
+from inference_operator.engines.tables import text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +25,8 @@ class ClosedOptions:
     flags: frozenset[str] = frozenset()
 
     @classmethod
-    def of(
-        cls,
-        table: Iterable[Classified],
-        *,
-        command: str,
-        others: str,
-        cures: Mapping[str, str] | None = None,
-        flags: Iterable[str] = (),
-    ) -> "ClosedOptions":
-        options = (
-            replace(option, reason=(cures or {}).get(option.name) or option.reason or NO_FIELD)
-            if option.kind is Class.MANAGED
-            else option
-            for option in table
-        )
+    def of(cls, package: str, version: str, *, command: str, others: str, flags: Iterable[str] = ()) -> "ClosedOptions":
+        options = classified(text_of(package, f"option-classes-{version}.txt"))
         return cls(command, others, {option.name: option for option in options}, frozenset(flags))
 
     def refusal(self, args: Sequence[str]) -> Refusal | None:

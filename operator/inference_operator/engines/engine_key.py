@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 
 from inference_operator.engines.programs import program_command
+from inference_operator.engines.tables import text_of
 
 KEY_PROGRAM = "engine_key"
-KEY_SOURCE = files(__package__).joinpath("engine_key_program.py").read_text(encoding="utf-8")
+KEY_SOURCE = text_of(__package__, "engine_key_program.py")
 
 KEY_FOLDER = "/engine-key"
 KEY_ENTRY = "key"

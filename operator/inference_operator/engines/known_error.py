@@ -10,10 +10,10 @@ A table of errors has blocks of three kinds; a line `# ...` is the source of a m
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.start_log import Diagnosis
+from inference_operator.engines.tables import text_of
 
 COUNT, DECIMAL = r"\d{1,15}(?!\d)", r"\d{1,9}(?:\.\d{1,9})?"
 """Patterns of numbers in messages, of at most the digits that a count or a size can have. Longer ones are no figures of
@@ -45,7 +45,7 @@ def known_errors(package: str, name: str) -> Sequence[KnownError]:
     def pattern_of(name: re.Match[str]) -> str:
         return names[name[1]]
 
-    for block in files(package).joinpath(f"{name}.txt").read_text(encoding="utf-8").strip().split("\n\n"):
+    for block in text_of(package, f"{name}.txt").strip().split("\n\n"):
         match [line for line in block.splitlines() if not line.startswith("#")]:
             case [reason, wording, cause]:
                 errors.append(known_error(Reason(reason), _NAME.sub(pattern_of, wording), cause))

@@ -3,10 +3,10 @@
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from inference_operator.engines.process import GroupMember, Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, program_command
+from inference_operator.engines.tables import text_of
 
 RANK_VARIABLE = "GROUP_RANK"
 """Variable with the member's rank: the pod's label `apps.kubernetes.io/pod-index`."""
@@ -48,7 +48,7 @@ _FIRST = "import os, signal; signal.signal(signal.SIGTERM, lambda *_: os._exit(0
 
 def member_source() -> str:
     """The program of each member, in one piece: without the imports of its parts and without docstrings."""
-    parts = (files(__package__).joinpath(f"{part}.py").read_text(encoding="utf-8") for part in _PARTS)
+    parts = (text_of(__package__, f"{part}.py") for part in _PARTS)
     return "\n".join((_FIRST, *map(_without, parts)))
 
 
@@ -65,7 +65,7 @@ def _without(text: str) -> str:
 
 GROUP_PROGRAMS = {
     MEMBER: member_source(),
-    DRAIN: files(__package__).joinpath("drain_program.py").read_text(encoding="utf-8"),
+    DRAIN: text_of(__package__, "drain_program.py"),
 }
 
 

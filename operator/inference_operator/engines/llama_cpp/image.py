@@ -6,10 +6,10 @@ the engine's image which names it knows, and leaves out encoders, draft models, 
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 
 from inference_operator.api.hardware import Device
 from inference_operator.engines.model_access import Support
+from inference_operator.engines.tables import text_of
 
 VERSION = "0.7.0"
 """The version that options, architectures and memory describe."""
@@ -23,7 +23,7 @@ USER, GROUP = 2000, 0
 """Any user that may read the model will do; it is the one of the other engines, whose claims it shares."""
 TEMPORARY = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 WRITABLE = (TEMPORARY,)
-_NAMES = frozenset(files(__package__).joinpath(f"architectures-{VERSION}.txt").read_text(encoding="utf-8").splitlines())
+_NAMES = frozenset(text_of(__package__, f"architectures-{VERSION}.txt").splitlines())
 _LOST = "llama.cpp has no adapters, reads text only, and computes a fixed number of requests at once."
 
 

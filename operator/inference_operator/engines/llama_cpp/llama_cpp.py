@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from math import ceil
 
 from inference_operator.api.engine import EngineSpec
@@ -32,6 +31,7 @@ from inference_operator.engines.llama_cpp.options import (
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.start_log import Phase
+from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
@@ -68,7 +68,7 @@ the server's state, or read files."""
 RUNNING, WAITING = "llamacpp:requests_processing", "llamacpp:requests_deferred"
 STEPS = "llamacpp:n_decode_total"
 """Metrics (tools/server/server-context.cpp): requests in slots and before them, and forward passes since the start."""
-PRE_STOP = files(__package__).joinpath("pre_stop.sh").read_text(encoding="utf-8")
+PRE_STOP = text_of(__package__, "pre_stop.sh")
 _BASH = "/bin/bash"
 """By its path, since a variable of the user may name other folders."""
 _CUDA = "nvidia.com/"

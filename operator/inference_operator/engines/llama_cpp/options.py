@@ -1,41 +1,21 @@
 """The options of `llama-server`, their classes, the refusal of others, and the form in which it reads them.
 
 The table is `llama-server --help` of llama.cpp 0.7.0. Options of the class `managed` are those that the operator sets,
-and those that read or write files, reach other hosts, run tools, or load other models.
+and those that read or write files, reach other hosts, run tools, or load other models. Of those that users may set, the
+table of flags has those without a value: the parser would read a value of theirs as an option.
 
 Its parser takes `_` for `-`, knows short names, and reads a value from the next argument only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.classified import classified
 from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.environment import DANGEROUS, LOADS_LIBRARIES, MANAGED, NO_FIELD
 from inference_operator.engines.llama_cpp.image import VERSION
-
-_CURES: Mapping[str, str] = {
-    "--ctx-size": "Use `spec.engine.maxModelLen`.",
-    "--parallel": "Use `spec.engine.maxNumSeqs`.",
-    **dict.fromkeys(("--batch-size", "--ubatch-size"), "Use `spec.engine.maxNumBatchedTokens`."),
-    "--alias": "Use `spec.model.servedName`.",
-    **dict.fromkeys(("--model", "--hf-repo", "--hf-file", "--model-url"), "Use `spec.model.source`."),
-    **dict.fromkeys(("--api-key", "--api-key-file"), "Use `spec.router.keys`."),
-    **dict.fromkeys(("--gpu-layers", "--n-gpu-layers", "--split-mode"), "Use `spec.parallelism.tensor`."),
-}
-
-_FLAGS = frozenset(
-    {
-        *("--cache-idle-slots", "--no-cache-idle-slots", "--cache-prompt", "--no-cache-prompt", "--check-tensors"),
-        *("--context-shift", "--no-context-shift", "--ignore-eos", "--jinja", "--no-jinja", "--perf", "--no-perf"),
-        *("--prefill-assistant", "--no-prefill-assistant", "--reasoning-preserve", "--no-reasoning-preserve"),
-        *("--repack", "--no-repack", "--skip-chat-parsing", "--no-skip-chat-parsing"),
-    }
-)
-"""The options without a value, of those that users may set. The parser would read a value of theirs as an option."""
+from inference_operator.engines.tables import text_of
 
 OWN_VARIABLES = "LLAMA_"
 """Begins the names of variables that stand for options, such as LLAMA_ARG_PORT."""
@@ -51,11 +31,11 @@ DANGEROUS_VARIABLES: Mapping[str, str] = {
 with a program that the bash of the preStop hook would run first."""
 
 OPTIONS = ClosedOptions.of(
-    classified(files(__package__).joinpath(f"option-classes-{VERSION}.txt").read_text(encoding="utf-8")),
+    __package__,
+    VERSION,
     command="llama-server",
     others="Write the long name of an option, such as `--threads=8`.",
-    cures=_CURES,
-    flags=_FLAGS,
+    flags=text_of(__package__, f"flags-{VERSION}.txt").split(),
 )
 CLASSES = OPTIONS.classes(MANAGED_VARIABLES, own_prefix=OWN_VARIABLES)
 

@@ -7,21 +7,15 @@ plugins, open ports, or read and write files. `e2e/engines/sglang_tables.py` com
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from importlib.resources import files
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.engine import EngineSpec, KvCacheDType
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.classified import classified
 from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.environment import MANAGED, NO_FIELD, not_allowed
 from inference_operator.engines.sglang.image import VERSION
-
-
-def _table(name: str) -> str:
-    return files(__package__).joinpath(f"{name}-{VERSION}.txt").read_text(encoding="utf-8")
-
+from inference_operator.engines.tables import rows, text_of
 
 _ATTENTION_GROUPS = ("--attn-dp-size", "--attention-data-parallel-size")
 _EXPERT_RANKS = ("--ep-size", "--expert-parallel-size", "--ep")
@@ -30,34 +24,13 @@ _COUNT = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 LARGEST_PAGE = 256
 """Largest page that a backend of attention needs (0.5.23, `srt/arg_groups`); a batch must have whole pages
 (`validation_hook.py`, `check_server_args`)."""
-_CURES: Mapping[str, str] = {
-    **dict.fromkeys(("--model-path", "--model", "--load-format"), "Use `spec.model.source`."),
-    "--revision": "Use `spec.model.revision`.",
-    "--served-model-name": "Use `spec.model.servedName`.",
-    "--context-length": "Use `spec.engine.maxModelLen`.",
-    "--max-running-requests": "Use `spec.engine.maxNumSeqs`.",
-    "--chunked-prefill-size": "Use `spec.engine.maxNumBatchedTokens`.",
-    "--mem-fraction-static": "Use `spec.engine.gpuMemoryUtilization`.",
-    "--dtype": "Use `spec.engine.dtype`.",
-    "--quantization": "Use `spec.engine.quantization`.",
-    "--kv-cache-dtype": "Use `spec.engine.kvCacheDtype`.",
-    "--cpu-offload-gb": "Use `spec.engine.cpuOffloadGiB`.",
-    "--tool-call-parser": "Use `spec.engine.toolCallParser`.",
-    "--reasoning-parser": "Use `spec.engine.reasoningParser`.",
-    **dict.fromkeys(("--tp-size", "--tensor-parallel-size"), "Use `spec.parallelism.tensor`."),
-    **dict.fromkeys(("--pp-size", "--pipeline-parallel-size"), "Use `spec.parallelism.pipeline`."),
-    **dict.fromkeys(("--dp-size", "--data-parallel-size"), "Use `spec.replicas`."),
-    "--enable-dp-attention": f"Use `{_ATTENTION_GROUPS[0]}=N`.",
-    **dict.fromkeys(("--api-key", "--admin-api-key"), "Use `spec.router.keys`."),
-    "--trust-remote-code": "Remove it, or set `spec.engine.kind: VLLM`; here SGLang runs no code of a model.",
-}
 
 OPTIONS = ClosedOptions.of(
-    classified(_table("option-classes")),
+    __package__,
+    VERSION,
     command="sglang.launch_server",
     others="Write the long name of an option, such as `--schedule-policy=lpm`.",
-    cures=_CURES,
-    flags=_table("flags").splitlines(),
+    flags=text_of(__package__, f"flags-{VERSION}.txt").split(),
 )
 
 OWN_VARIABLES = "SGLANG_"
@@ -71,7 +44,7 @@ MANAGED_VARIABLES: Mapping[str, str] = {**MANAGED, **dict.fromkeys(_SET, NO_FIEL
 CLASSES = OPTIONS.classes(MANAGED_VARIABLES, own_prefix=OWN_VARIABLES)
 
 PARSERS: Mapping[str, frozenset[str]] = {
-    kind: frozenset(name for word, name in map(str.split, _table("parsers").splitlines()) if word == kind)
+    kind: frozenset(name for word, name in rows(__package__, f"parsers-{VERSION}.txt") if word == kind)
     for kind in ("tool", "reasoning", "quantization")
 }
 """Names that the options of parsers and of the quantization take."""

@@ -12,7 +12,6 @@ encoders and diffusion are left out too.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from math import floor
 
 from inference_operator.api.engine import EngineSpec
@@ -52,6 +51,7 @@ from inference_operator.engines.sglang.options import (
     refusal_of_own_variables,
 )
 from inference_operator.engines.start_log import Phase
+from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -87,7 +87,7 @@ NO_PREFIX_CACHE = "--disable-radix-cache"
 LAUNCH = "launch"
 PROGRAMS = {
     GPU_CHECK: GPU_CHECK_SOURCE,
-    LAUNCH: files(__package__).joinpath("launch.py").read_text(encoding="utf-8"),
+    LAUNCH: text_of(__package__, "launch.py"),
 }
 
 PORT = 8000
@@ -262,7 +262,7 @@ def _bound(host: str) -> str:
     return "" if host == "::" else host
 
 
-_NAMES = frozenset(files(__package__).joinpath(f"architectures-{VERSION}.txt").read_text(encoding="utf-8").splitlines())
+_NAMES = frozenset(text_of(__package__, f"architectures-{VERSION}.txt").splitlines())
 _LOST = "SGLang has no adapters here, reads text only, and no release of the operator was tested with it on a GPU."
 
 

@@ -4,17 +4,15 @@
 architecture, and compares the answers of continuous batching with those of `generate`.
 """
 
-from importlib.resources import files
-
 from inference_operator.engines.model_access import Support
+from inference_operator.engines.tables import rows
 
 VERSION = "5.19.0"
 """The version of transformers that the table describes."""
 BATCHED = "batched"
 """The implementation with continuous batching."""
 
-_TABLE = files(__package__).joinpath(f"architectures-{VERSION}.txt").read_text(encoding="utf-8")
-_MODES: dict[str, str] = dict(line.split() for line in _TABLE.splitlines())
+_MODES: dict[str, str] = dict(rows(__package__, f"architectures-{VERSION}.txt"))
 
 _COMMON = "There are no adapters, no sizes over several GPUs, no log probabilities and no stop strings."
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
@@ -11,10 +10,10 @@ from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import OF_GPU_ENGINES, Engine
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
-from inference_operator.engines.classified import REASONS, Class, Classified, from_reasons, rules_of
+from inference_operator.engines.classified import rules_of
 from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE
-from inference_operator.engines.environment import MANAGED, NO_FIELD, refusal_of_variables, with_defaults
+from inference_operator.engines.environment import MANAGED, refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import (
     hub_access,
     offline_variables,
@@ -27,9 +26,10 @@ from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.start_log import Phase
+from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
-from inference_operator.engines.transformers.architectures import BATCHED, support
+from inference_operator.engines.transformers.architectures import BATCHED, VERSION, support
 from inference_operator.engines.vllm_image import GROUP, HOME, TEMPORARY, USER, WRITABLE, default_image, gpu_needs
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -51,42 +51,14 @@ LOADED = re.compile(r"Loading weights:\s+(\d{1,2})%\|")
 ERRORS = known_errors(__package__, "errors")
 
 
-_CODE = "Remove it; this engine runs no code that comes with a model."
-MANAGED_OPTIONS: Mapping[str, str] = {
-    "--dtype": "Use `spec.engine.dtype`.",
-    "--cb-max-batch-tokens": "Use `spec.engine.maxNumBatchedTokens`.",
-    "--quantization": "Use a model whose weights are not quantized, or `spec.engine.kind: VLLM`.",
-    "--trust-remote-code": _CODE,
-    **dict.fromkeys(
-        (
-            *("--device", "--host", "--port", "--log-level", "--attn-implementation", "--model-timeout"),
-            *("--continuous-batching", "--no-continuous-batching", "--non-blocking", "--no-non-blocking"),
-            *("--cb-block-size", "--cb-num-blocks", "--cb-max-memory-percent", "--no-trust-remote-code"),
-            *("--cb-use-cuda-graph", "--no-cb-use-cuda-graph"),
-            *("--enable-cors", "--no-enable-cors", "--compile", "--no-compile", "--help"),
-        ),
-        NO_FIELD,
-    ),
-}
-"""Options that the operator sets or refuses, with the cure. `--attn-implementation` can name a kernel of the hub, which
-is code; `--log-level` can show prompts."""
-
-SAFE_OPTIONS = frozenset({"--default-seed", "--reasoning"})
-PODS_OPTIONS: Mapping[str, str] = {"--chat-template-kwargs": REASONS["json"]}
-"""Options with a value that need the right to create pods, with their effect."""
-
-_NAMES = ", ".join(f"`{name}`" for name in sorted(SAFE_OPTIONS | PODS_OPTIONS.keys()))
 OPTIONS = ClosedOptions.of(
-    (
-        *from_reasons(MANAGED_OPTIONS, Class.MANAGED),
-        *from_reasons(PODS_OPTIONS, Class.PODS),
-        *(Classified(name, Class.SAFE) for name in sorted(SAFE_OPTIONS)),
-    ),
+    __package__,
+    VERSION,
     command="transformers serve",
-    others=f"Use one of {_NAMES}, or `spec.engine.kind: VLLM`.",
+    others="Use one of `--chat-template-kwargs`, `--default-seed`, `--reasoning`, or `spec.engine.kind: VLLM`.",
 )
+"""`--attn-implementation` can name a kernel of the hub, which is code; `--log-level` can show prompts."""
 CLASSES = OPTIONS.classes(MANAGED)
-
 
 BATCHING = ("--continuous-batching", "--attn-implementation=sdpa")
 """Options of continuous batching. Another attention could be a kernel of the hub, which is code."""
@@ -94,7 +66,7 @@ BATCHING = ("--continuous-batching", "--attn-implementation=sdpa")
 SERVER = "server"
 PROGRAMS = {
     GPU_CHECK: GPU_CHECK_SOURCE,
-    SERVER: files(__package__).joinpath("server_program.py").read_text(encoding="utf-8"),
+    SERVER: text_of(__package__, "server_program.py"),
 }
 
 PORT = 8000

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.process import AdapterLoader, GroupMember
 from inference_operator.engines.programs import program_command
+from inference_operator.engines.tables import text_of
 from inference_operator.engines.vllm.cli_args import given_options, values_of
 
 MODULES = "--lora-modules"
@@ -19,7 +19,7 @@ _LOCAL = "/"
 
 
 LOADER = "adapters"
-_SOURCE = files(__package__).joinpath("adapters_program.py").read_text(encoding="utf-8")
+_SOURCE = text_of(__package__, "adapters_program.py")
 LOADER_PORT = 8001
 IN_USE = "vllm:lora_requests_info"
 """Metric whose labels name the adapters of running and waiting requests (0.32.0, `v1/metrics/loggers.py`)."""

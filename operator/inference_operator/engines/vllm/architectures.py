@@ -12,9 +12,9 @@
 """
 
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 
 from inference_operator.engines.model_access import Support
+from inference_operator.engines.tables import rows
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.memory import version_of
 from inference_operator.engines.vllm.options import VERSION
@@ -24,14 +24,10 @@ MODEL_IMPL = "--model-impl"
 THROUGH_TRANSFORMERS = "transformers"
 """The value of `--model-impl` for the implementation of Transformers."""
 
-_TABLE = files(__package__).joinpath(f"architectures-{VERSION}.txt").read_text(encoding="utf-8")
-_IMPLEMENTATIONS: dict[str, str] = dict(line.split() for line in _TABLE.splitlines())
+_IMPLEMENTATIONS: dict[str, str] = dict(rows(__package__, f"architectures-{VERSION}.txt"))
 
-_METHODS = files(__package__).joinpath(f"methods-{VERSION}.txt").read_text(encoding="utf-8")
-_METHOD, _ONLINE, _SPARSE_MLA, _NO_FLOAT16 = "method", "online", "sparse-mla", "no-float16"
 _TENS = 10
 """vLLM writes a compute capability of 8.9 as 89."""
-_ATTENTION = files(__package__).joinpath(f"attention-{VERSION}.txt").read_text(encoding="utf-8")
 _FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
 """Elements of heads that FlashInfer computes, which has an FP8 KV cache on Ampere (0.32.0,
 `v1/attention/backends/flashinfer.py`, `get_supported_head_sizes`)."""
@@ -44,39 +40,36 @@ before Hopper (0.32.0, `model_executor/models`: `sinks=`; `transformers_utils/mo
 `MM_PREFIX_LM_MODELS`)."""
 
 
-def _attention(table: str) -> dict[tuple[AttentionKind, str], frozenset[tuple[int, int]]]:
-    kinds = set(AttentionKind)
-    rows = (line.split() for line in table.splitlines())
+def _attention() -> dict[tuple[AttentionKind, str], frozenset[tuple[int, int]]]:
     return {
         (AttentionKind(kind), kept): frozenset(
             (int(major), int(minor)) for major, minor in (c.split(".") for c in able)
         )
-        for kind, kept, *able in rows
-        if kind in kinds
+        for kind, kept, *able in rows(__package__, f"attention-{VERSION}.txt")
+        if kind in set(AttentionKind)
     }
 
 
-def _gpu_support(table: str) -> GpuSupport:
-    rows = [line.split() for line in table.splitlines()]
-    methods = {
-        name: Method(divmod(int(capability), _TENS), frozenset(types))
-        for kind, name, capability, *types in (row for row in rows if row[0] == _METHOD)
-    }
-    without_float16 = frozenset(row[1] for row in rows if row[0] == _NO_FLOAT16)
-    majors = (major for kind, *capabilities in rows if kind == _SPARSE_MLA for major in capabilities)
+def _gpu_support() -> GpuSupport:
+    named: dict[str, list[list[str]]] = {}
+    for kind, *row in rows(__package__, f"methods-{VERSION}.txt"):
+        named.setdefault(kind, []).append(row)
     return GpuSupport(
-        methods,
-        without_float16=without_float16,
-        sparse_mla=tuple(int(major) for major in majors),
+        {
+            name: Method(divmod(int(capability), _TENS), frozenset(types))
+            for name, capability, *types in named["method"]
+        },
+        without_float16=frozenset(name for name, *_ in named["no-float16"]),
+        sparse_mla=tuple(int(major) for majors in named["sparse-mla"] for major in majors),
         aliases={("mxfp4", "gpt_oss"): "gpt_oss_mxfp4"},
-        online=frozenset(row[1] for row in rows if row[0] == _ONLINE),
-        attention=_attention(_ATTENTION),
+        online=frozenset(name for name, *_ in named["online"]),
+        attention=_attention(),
         usual_heads=_FLASHINFER_HEADS,
         with_sinks=_WITHOUT_FLASHINFER,
     )
 
 
-SUPPORT = _gpu_support(_METHODS)
+SUPPORT = _gpu_support()
 """Of the release's version; it stands for all versions."""
 
 

@@ -6,8 +6,8 @@ the two (0.32.0, `supports_encoder_tp_data` of the classes in `model_executor/mo
 """
 
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 
+from inference_operator.engines.tables import text_of
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.sizing.paged import EncoderDivision
@@ -23,9 +23,7 @@ _DIVIDED = (
 """Beginnings of architectures whose layers vLLM divides in every case (0.32.0, `model_executor/models`: those that use
 `siglip.py`, `clip.py`, `idefics2_vision_model.py`, `pixtral.py`, or parallel layers of their own)."""
 
-ENCODERS = EncoderDivision(
-    frozenset(files(__package__).joinpath(f"encoders-{VERSION}.txt").read_text(encoding="utf-8").split()), _DIVIDED
-)
+ENCODERS = EncoderDivision(frozenset(text_of(__package__, f"encoders-{VERSION}.txt").split()), _DIVIDED)
 """Of the release's version; it stands for all versions."""
 
 

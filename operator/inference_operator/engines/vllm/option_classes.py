@@ -1,11 +1,10 @@
 """The class of every option and variable of vLLM.
 
-Each name stands once: in `flags.py` if it is managed or needs a setting of the operator, otherwise in a table of this
+Each name stands once: in `flags.txt` if it is managed or needs a setting of the operator, otherwise in a table of this
 folder, after the version of vLLM, or in that of the libraries (`engines/classified.py`).
 """
 
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 
 from inference_operator.engines.classified import (
     LIBRARY_SECRETS,
@@ -13,9 +12,9 @@ from inference_operator.engines.classified import (
     Class,
     Classified,
     classified,
-    from_reasons,
 )
 from inference_operator.engines.options import OptionClasses
+from inference_operator.engines.tables import text_of
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,
@@ -30,11 +29,11 @@ LEVELS = ("-O0", "-O1", "-O2", "-O3")
 
 
 def _read(kind: str) -> Iterator[Classified]:
-    return classified(files(__package__).joinpath(f"{kind}-classes-{VERSION}.txt").read_text(encoding="utf-8"))
+    return classified(text_of(__package__, f"{kind}-classes-{VERSION}.txt"))
 
 
 def _from(table: Mapping[str, str], kind: Class) -> Iterator[Classified]:
-    return from_reasons({SPELLINGS.get(name, name): reason for name, reason in table.items()}, kind)
+    return (Classified(SPELLINGS.get(name, name), kind, reason) for name, reason in table.items())
 
 
 SECRET_CURES = {
@@ -55,7 +54,7 @@ VARIABLE_CLASSES: tuple[Classified, ...] = (
 )
 """The class of every variable of vLLM, and of those of its libraries that have one."""
 
-VARIABLES = tuple(files(__package__).joinpath(f"variables-{VERSION}.txt").read_text(encoding="utf-8").split())
+VARIABLES = tuple(text_of(__package__, f"variables-{VERSION}.txt").split())
 """Names of all variables of vLLM; `python -m e2e.engines.vllm_options` writes the table."""
 
 

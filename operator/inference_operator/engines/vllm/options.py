@@ -6,18 +6,16 @@
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
-from importlib.resources import files
+
+from inference_operator.engines.tables import rows
 
 VERSION = "0.32.0"
 """The version of vLLM that the table describes."""
 
-_TABLE = files(__package__).joinpath(f"options-{VERSION}.txt").read_text(encoding="utf-8")
+_ROWS = rows(__package__, f"options-{VERSION}.txt")
 
-SPELLINGS: dict[str, str] = {
-    spelling: line.split()[0] for line in _TABLE.splitlines() for spelling in reversed(line.split())
-}
-
-OPTIONS = tuple(line.split()[0] for line in _TABLE.splitlines())
+SPELLINGS: dict[str, str] = {spelling: row[0] for row in _ROWS for spelling in reversed(row)}
+OPTIONS = tuple(row[0] for row in _ROWS)
 
 _NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
 """A negative number, which argparse treats as a value (Python 3.13, Lib/argparse.py)."""

@@ -9,12 +9,12 @@ its registries (`vllm/tool_parsers/__init__.py`, `vllm/reasoning/__init__.py`), 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.process import Parsers
+from inference_operator.engines.tables import rows
 from inference_operator.engines.vllm.arguments import has_known_options
 from inference_operator.engines.vllm.cli_args import given_options
 from inference_operator.engines.vllm.options import VERSION
@@ -24,9 +24,7 @@ AUTO_TOOL_CHOICE = "--enable-auto-tool-choice"
 TOOL_CALL_PARSER = "--tool-call-parser"
 REASONING_PARSER = "--reasoning-parser"
 
-_TABLE = [
-    line.split() for line in files(__package__).joinpath(f"parsers-{VERSION}.txt").read_text("utf-8").splitlines()
-]
+_TABLE = rows(__package__, f"parsers-{VERSION}.txt")
 TOOL_PARSERS = frozenset(name for kind, name in _TABLE if kind == "tool")
 REASONING_PARSERS = frozenset(name for kind, name in _TABLE if kind == "reasoning")
 """Names in vLLM's registries; `python -m e2e.engines.vllm_options` writes the table."""
@@ -47,7 +45,7 @@ WITHOUT_CHAT = re.compile(r"(?i)[-_.](base|embedding|reranker|reward|rm)\b|-pt$"
 
 FAMILIES = tuple(
     _Family(name, *("" if word == "-" else word for word in words))
-    for name, *words in map(str.split, files(__package__).joinpath("families.txt").read_text("utf-8").splitlines())
+    for name, *words in rows(__package__, "families.txt")
 )
 """The first family whose name matches applies. A reasoning parser treats an answer without marks as thoughts, so
 only models that think by default have one."""

@@ -7,12 +7,12 @@ some GPUs lack is in `sizing/gpu_support.py`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from itertools import chain
 
 from inference_operator.api.engine import DType, EngineSpec, KvCacheDType
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.engines.tables import rows
 from inference_operator.engines.vllm.architectures import SUPPORT
 from inference_operator.engines.vllm.arguments import has_known_options
 from inference_operator.engines.vllm.cli_args import is_on, value_of
@@ -35,9 +35,7 @@ FP8_KEPT = ("fp8", "modelopt", "modelopt_fp4", "modelopt_mxfp8", "quark")
 """The methods with scales for the KV cache, which refuse `fp8_e5m2`; of `compressed-tensors` only
 checkpoints that state such scales."""
 _UNSTATED = ("", "none", "auto")
-RECIPE_CACHES: Mapping[str, str] = dict(
-    line.split() for line in files(__package__).joinpath("recipe-caches.txt").read_text(encoding="utf-8").splitlines()
-)
+RECIPE_CACHES: Mapping[str, str] = dict(rows(__package__, "recipe-caches.txt"))
 """The type of the KV cache that vLLM's recipe for a repository sets on GPUs of every kind (vllm-project/recipes at the
 commit in `bench/data/recipes.json`, `base_args` and `extra_args` of variants)."""
 

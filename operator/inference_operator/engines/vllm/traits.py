@@ -7,10 +7,10 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import files
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.engines.tables import rows
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.models.facts import ModelFacts
@@ -22,10 +22,7 @@ _RANKING = re.compile(r"(?i)rerank")
 _SCORING = ("ForSequenceClassification", "ForRanking", "ForRetrieval", "RewardModel", "ColBERT")
 """Endings of architectures with scores."""
 
-_ROWS = [
-    line.split()
-    for line in files(__package__).joinpath(f"traits-{VERSION}.txt").read_text(encoding="utf-8").splitlines()
-]
+_ROWS = rows(__package__, f"traits-{VERSION}.txt")
 
 
 def _named(trait: str) -> frozenset[str]:

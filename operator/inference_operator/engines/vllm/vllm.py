@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
@@ -20,6 +19,7 @@ from inference_operator.engines.options import ImportedArguments
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.start_log import Phase
+from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
 from inference_operator.engines.vllm.advisories import notice_of_advisories
@@ -122,7 +122,7 @@ PRE_STOP = "pre_stop"
 """Name of the pre-stop hook among the programs of a pod; it waits for the requests."""
 PROGRAMS = {
     GPU_CHECK: GPU_CHECK_SOURCE,
-    PRE_STOP: files(__package__).joinpath("pre_stop.py").read_text(encoding="utf-8"),
+    PRE_STOP: text_of(__package__, "pre_stop.py"),
 }
 
 ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
