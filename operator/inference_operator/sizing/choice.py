@@ -19,11 +19,7 @@ from inference_operator.sizing.shape import SizingInputs
 
 
 def choose(
-    facts: ModelFacts,
-    offers: Sequence[GpuOffer],
-    on_gpus: OnGpus,
-    inputs: SizingInputs,
-    previous_kind: str = "",
+    facts: ModelFacts, offers: Sequence[GpuOffer], on_gpus: OnGpus, inputs: SizingInputs, previous_kind: str = ""
 ) -> GpuPlan | Infeasible:
     """The sizes of one engine, or the reason why there are none.
 

@@ -100,10 +100,7 @@ class LlamaCpp(Engine):
             or OPTIONS.refusal(spec.args)
             or refusal_of_own_variables(spec.env)
             or refusal_of_variables(
-                spec.env,
-                managed=MANAGED_VARIABLES,
-                dangerous=DANGEROUS_VARIABLES,
-                allowed=settings.allowed_environment,
+                spec.env, managed=MANAGED_VARIABLES, dangerous=DANGEROUS_VARIABLES, allowed=settings.allowed_environment
             )
         )
 
@@ -159,9 +156,7 @@ class LlamaCpp(Engine):
 def _sizes(plan: Plan) -> memory.Sizes:
     slots = memory.SLOTS_ON_GPUS if plan.device is Device.GPU else memory.SLOTS_ON_CPUS
     shape = Shape(
-        context=plan.max_model_len,
-        max_num_seqs=plan.max_num_seqs,
-        max_num_batched_tokens=plan.max_num_batched_tokens,
+        context=plan.max_model_len, max_num_seqs=plan.max_num_seqs, max_num_batched_tokens=plan.max_num_batched_tokens
     )
     return memory.Sizes.of(shape, LEAST_CONTEXT, slots)
 

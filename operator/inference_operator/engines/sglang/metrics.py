@@ -32,12 +32,7 @@ _PROGRESS = ("sglang:realtime_tokens_total", "sglang:prompt_tokens_total", CACHE
 _TOKENS = (f"{_PROMPT}_count", f"{_PROMPT}_sum", f"{_ANSWER}_sum", _CACHED)
 
 SERIES = EngineSeries(
-    running=RUNNING,
-    waiting=WAITING,
-    finished=FINISHED,
-    kv_cache_usage=CACHE_USAGE,
-    first_token=TTFT,
-    inter_token=ITL,
+    running=RUNNING, waiting=WAITING, finished=FINISHED, kv_cache_usage=CACHE_USAGE, first_token=TTFT, inter_token=ITL
 )
 
 

@@ -24,12 +24,7 @@ from inference_operator.engines.base import OF_VLLM, Engine
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
-from inference_operator.engines.hub_access import (
-    hub_access,
-    offline_variables,
-    refusal_of_moved_cache,
-    with_token,
-)
+from inference_operator.engines.hub_access import hub_access, offline_variables, refusal_of_moved_cache, with_token
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import SGLANG_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
@@ -85,10 +80,7 @@ NO_PREFIX_CACHE = "--disable-radix-cache"
 """The option that ends the cache of prefixes which all requests share."""
 
 LAUNCH = "launch"
-PROGRAMS = {
-    GPU_CHECK: GPU_CHECK_SOURCE,
-    LAUNCH: text_of(__package__, "launch.py"),
-}
+PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, LAUNCH: text_of(__package__, "launch.py")}
 
 PORT = 8000
 IDLE_SECONDS = 3600

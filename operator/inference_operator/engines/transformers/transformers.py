@@ -14,12 +14,7 @@ from inference_operator.engines.classified import rules_of
 from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE
 from inference_operator.engines.environment import MANAGED, refusal_of_variables, with_defaults
-from inference_operator.engines.hub_access import (
-    hub_access,
-    offline_variables,
-    refusal_of_moved_cache,
-    with_token,
-)
+from inference_operator.engines.hub_access import hub_access, offline_variables, refusal_of_moved_cache, with_token
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
@@ -64,10 +59,7 @@ BATCHING = ("--continuous-batching", "--attn-implementation=sdpa")
 """Options of continuous batching. Another attention could be a kernel of the hub, which is code."""
 
 SERVER = "server"
-PROGRAMS = {
-    GPU_CHECK: GPU_CHECK_SOURCE,
-    SERVER: text_of(__package__, "server_program.py"),
-}
+PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, SERVER: text_of(__package__, "server_program.py")}
 
 PORT = 8000
 IDLE_SECONDS = 3600

@@ -6,13 +6,7 @@ folder, after the version of vLLM, or in that of the libraries (`engines/classif
 
 from collections.abc import Iterator, Mapping
 
-from inference_operator.engines.classified import (
-    LIBRARY_SECRETS,
-    LIBRARY_VARIABLES,
-    Class,
-    Classified,
-    classified,
-)
+from inference_operator.engines.classified import LIBRARY_SECRETS, LIBRARY_VARIABLES, Class, Classified, classified
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.tables import text_of
 from inference_operator.engines.vllm.flags import (

@@ -65,13 +65,7 @@ from inference_operator.engines.vllm.memory_flags import (
     refusal_of_slots,
     shape_of,
 )
-from inference_operator.engines.vllm.metrics import (
-    LOAD,
-    REQUESTS_RUNNING,
-    REQUESTS_WAITING,
-    SERIES,
-    engine_sample,
-)
+from inference_operator.engines.vllm.metrics import LOAD, REQUESTS_RUNNING, REQUESTS_WAITING, SERIES, engine_sample
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.engines.vllm.option_rules import RULES
@@ -120,10 +114,7 @@ hook has waited for all requests by then. One may still arrive between its last 
 
 PRE_STOP = "pre_stop"
 """Name of the pre-stop hook among the programs of a pod; it waits for the requests."""
-PROGRAMS = {
-    GPU_CHECK: GPU_CHECK_SOURCE,
-    PRE_STOP: text_of(__package__, "pre_stop.py"),
-}
+PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, PRE_STOP: text_of(__package__, "pre_stop.py")}
 
 ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 """How long vLLM's API process waits for its engine core. The default of 600 s is too short for a large model (0.32.0,
