@@ -17,8 +17,10 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.classified import OptionRule
+from inference_operator.engines.environment import with_defaults
+from inference_operator.engines.hub_access import hub_access
 from inference_operator.engines.known_error import KnownError, diagnosis_of
-from inference_operator.engines.model_access import HubAccess, Support
+from inference_operator.engines.model_access import TEMPORARY, HubAccess, Support
 from inference_operator.engines.options import ImportedArguments, OptionClasses
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.series import series
@@ -135,9 +137,17 @@ class Engine(ABC):
     requires_facts: bool = False
     """Whether the engine starts with no model whose files could not be read, whatever the user says."""
 
-    @abstractmethod
+    environment: Mapping[str, str] = MappingProxyType({"HOME": TEMPORARY})
+    """Variables of the engine's process, unless the specification has others."""
+    writable: Sequence[str] = (TEMPORARY,)
+    """Folders that the process writes to."""
+    compiled: str = ""
+    """Folder of all compiled kernels; empty if the engine keeps none."""
+
     def access(self, spec: EngineSpec, model: ModelSpec | None = None, /) -> HubAccess:
         """The engine's access to its model; without a model, to any."""
+        env = with_defaults(spec.env, self.environment)
+        return hub_access(env, model, writable=self.writable, compiled=self.compiled)
 
     def support(self, architecture: str, /, *, image: str) -> Support:
         """Whether this image's engine runs models of an architecture, by the name in their config."""

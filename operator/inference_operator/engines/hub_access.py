@@ -9,7 +9,7 @@ from inference_operator.api.model import HUB_TOKEN, ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.s3 import S3Addressing, S3Spec
-from inference_operator.engines.model_access import HubAccess, SecretVariable
+from inference_operator.engines.model_access import GROUP, USER, HubAccess, SecretVariable
 
 _HUB_VARIABLE = re.compile(
     r"HF_.+|HUGGING_?FACE_.+|TRANSFORMERS_OFFLINE|HOME|XDG_CACHE_HOME"
@@ -29,18 +29,12 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS
 
 
 def hub_access(
-    env: Sequence[EnvironmentVariable],
-    model: ModelSpec | None,
-    *,
-    user: int,
-    group: int,
-    writable: Sequence[str],
-    compiled: str = "",
+    env: Sequence[EnvironmentVariable], model: ModelSpec | None, *, writable: Sequence[str], compiled: str = ""
 ) -> HubAccess:
     """The access to its model of an engine with these variables; without a model, to any."""
     return HubAccess(
-        user=user,
-        group=group,
+        user=USER,
+        group=GROUP,
         env=access_variables(env, model),
         writable=writable,
         revision=model.revision if model else None,

@@ -5,6 +5,11 @@ from dataclasses import dataclass
 
 from inference_operator.api.container import EnvironmentVariable
 
+USER, GROUP = 2000, 0
+"""The user that vLLM's images prepare since 0.22 (vllm-project/vllm v0.32.0, docker/Dockerfile). Other engines need no
+particular one, and share claims with it."""
+TEMPORARY = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+
 
 @dataclass(frozen=True, slots=True)
 class SecretVariable:

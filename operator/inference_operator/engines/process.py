@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
 from inference_operator.engines.kv_transfer import KVTransfer
+from inference_operator.engines.model_access import GROUP, USER
 from inference_operator.manifest import Manifest
 
 
@@ -100,8 +101,6 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class EngineProcess:
-    user: int
-    group: int
     port: int
     """TCP port of the API and the metrics."""
     max_concurrency: int
@@ -110,7 +109,6 @@ class EngineProcess:
     command: Sequence[str]
     args: Sequence[str]
     env: Sequence[EnvironmentVariable]
-    health_path: str
     model_names: Sequence[str]
     """Names of the base model in the API; any other name is an adapter."""
     api_paths: Sequence[str]
@@ -118,11 +116,14 @@ class EngineProcess:
     writable: Sequence[str]
     startup_seconds: int
     """Time limit until the health path answers."""
-    pre_stop: Sequence[str]
-    """Command of the preStop hook, which ends before the engine gets SIGTERM; run without a shell. Empty: the hook only
-    waits, for `pre_stop_seconds`."""
     stop_seconds: int
     """Time limit from SIGTERM to the end of the process."""
+    user: int = USER
+    group: int = GROUP
+    health_path: str = "/health"
+    pre_stop: Sequence[str] = ()
+    """Command of the preStop hook, which ends before the engine gets SIGTERM; run without a shell. Empty: the hook only
+    waits, for `pre_stop_seconds`."""
     lists_models: bool = True
     """Whether it answers which models it has. Otherwise routers answer, from `model_names`."""
     compiled: str = ""

@@ -1,4 +1,4 @@
-"""vLLM's image, in which vLLM and Transformers run: its user, its paths, the default, and what it needs of GPUs.
+"""vLLM's image, in which vLLM and Transformers run: its paths, the default, and what it needs of GPUs.
 
 CUDA version, least compute capability and least driver are those of vLLM's own images; other images are not checked.
 """
@@ -7,15 +7,11 @@ import re
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
+from inference_operator.engines.model_access import TEMPORARY
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.settings import Settings
 
-USER, GROUP = 2000, 0
-"""The user that vLLM's images prepare since 0.22 (vllm-project/vllm v0.32.0, docker/Dockerfile)."""
-
-HOME, TEMPORARY = "/home/vllm", "/tmp"  # noqa: S108 - an emptyDir of the pod's own
-"""Home of that user, and the folder of sockets."""
-
+HOME = "/home/vllm"
 WRITABLE = (HOME, TEMPORARY)
 
 COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"

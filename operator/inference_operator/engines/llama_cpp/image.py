@@ -1,4 +1,4 @@
-"""The images of llama.cpp: the default of each device, user and paths of their processes, and architectures they run.
+"""The images of llama.cpp: the default of each device, and architectures they run.
 
 `python -m e2e.engines.architectures` writes the table of architectures, by GGUF's names of them: it asks the server of
 the engine's image which names it knows, and leaves out encoders, draft models, diffusion and speech.
@@ -19,10 +19,6 @@ IMAGES: Mapping[Device, str] = {
     Device.GPU: f"ghcr.io/ggml-org/llama.cpp:server-cuda-{BUILD}",
     Device.CPU: f"ghcr.io/ggml-org/llama.cpp:server-{BUILD}",
 }
-USER, GROUP = 2000, 0
-"""Any user that may read the model will do; it is the one of the other engines, whose claims it shares."""
-TEMPORARY = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
-WRITABLE = (TEMPORARY,)
 _NAMES = frozenset(text_of(__package__, f"architectures-{VERSION}.txt").splitlines())
 _LOST = "llama.cpp has no adapters, reads text only, and computes a fixed number of requests at once."
 

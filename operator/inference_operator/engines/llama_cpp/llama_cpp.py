@@ -14,11 +14,10 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import OF_GPU_ENGINES, Engine
 from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
-from inference_operator.engines.hub_access import hub_access
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import LLAMA_CPP_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.llama_cpp import memory
-from inference_operator.engines.llama_cpp.image import GROUP, IMAGES, TEMPORARY, USER, WRITABLE, support
+from inference_operator.engines.llama_cpp.image import IMAGES, support
 from inference_operator.engines.llama_cpp.options import (
     CLASSES,
     DANGEROUS_VARIABLES,
@@ -28,7 +27,7 @@ from inference_operator.engines.llama_cpp.options import (
     refusal_of_own_variables,
     separated,
 )
-from inference_operator.engines.model_access import HubAccess, Support
+from inference_operator.engines.model_access import Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.tables import text_of
@@ -117,30 +116,23 @@ class LlamaCpp(Engine):
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
         """The process of one engine of this plan. Its command is the entry point of the image."""
-        defaults = {"HOME": TEMPORARY, PRE_STOP_VARIABLE: PRE_STOP}
+        defaults = {**self.environment, PRE_STOP_VARIABLE: PRE_STOP}
         options = (*_options(spec, plan), f"--host={at.host}", f"--port={self.port}", *spec.args)
         return EngineProcess(
             command=(),
             args=(*separated((f"--model={served.folder}/{plan.model_file}", f"--alias={served.name}", *options)),),
             env=with_defaults(spec.env, defaults),
-            user=USER,
-            group=GROUP,
             port=self.port,
             max_concurrency=_sizes(plan).slots,
-            health_path="/health",
             model_names=served.names,
             api_paths=API_PATHS,
             lists_models=False,
-            writable=WRITABLE,
+            writable=self.writable,
             startup_seconds=timeouts.startup,
             pre_stop=_pre_stop(timeouts, self.port),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
             prefix_cure="No argument ends that: each request may ask for the cache with `cache_prompt`.",
         )
-
-    def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
-        variables = with_defaults(spec.env, {"HOME": TEMPORARY})
-        return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE)
 
     def support(self, architecture: str, *, image: str) -> Support:
         return support(architecture, image)

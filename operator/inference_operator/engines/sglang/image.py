@@ -1,4 +1,4 @@
-"""SGLang's image: the default, its needs, and the user and paths of its processes."""
+"""SGLang's image: the default, its needs, and the paths of its processes."""
 
 import re
 
@@ -8,10 +8,7 @@ VERSION = "0.5.23"
 """The version that options, parsers, architectures and memory describe."""
 IMAGE = f"docker.io/lmsysorg/sglang:v{VERSION}"
 """The image with this version (sgl-project/sglang v0.5.23, docs/get-started/install.mdx)."""
-USER, GROUP = 2000, 0
-"""Any user that may read the model will do; it is the one of the other engines, whose claims it shares."""
-HOME, TEMPORARY = "/home/sglang", "/tmp"  # noqa: S108 - an emptyDir of the pod's own
-WRITABLE = (HOME, TEMPORARY)
+HOME = "/home/sglang"
 COMPILED = f"{HOME}/.cache"
 """Folder of all that SGLang and its libraries compile (0.5.23, `srt/environ.py`, `SGLANG_CACHE_DIR`)."""
 NEEDS = GpuNeeds(

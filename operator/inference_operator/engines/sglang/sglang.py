@@ -24,14 +24,14 @@ from inference_operator.engines.base import OF_VLLM, Engine
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
-from inference_operator.engines.hub_access import hub_access, offline_variables, refusal_of_moved_cache, with_token
+from inference_operator.engines.hub_access import offline_variables, refusal_of_moved_cache, with_token
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import SGLANG_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.model_access import HubAccess, Support
+from inference_operator.engines.model_access import TEMPORARY, Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.sglang import memory
-from inference_operator.engines.sglang.image import COMPILED, GROUP, HOME, IMAGE, USER, VERSION, WRITABLE, gpu_needs
+from inference_operator.engines.sglang.image import COMPILED, HOME, IMAGE, VERSION, gpu_needs
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS, LOAD, SERIES, engine_sample
 from inference_operator.engines.sglang.options import (
     CLASSES,
@@ -134,6 +134,9 @@ class SGLang(Engine):
     metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
     series, load_series = SERIES, LOAD
 
+    environment, compiled = ENVIRONMENT, COMPILED
+    writable = (HOME, TEMPORARY)
+
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
@@ -181,27 +184,19 @@ class SGLang(Engine):
             command=checked_start(program_command(LAUNCH, has_packages=True), plan),
             args=options,
             env=with_token(with_defaults(spec.env, defaults), served.token),
-            user=USER,
-            group=GROUP,
             port=self.port,
             max_concurrency=plan.max_num_seqs or memory.SEQUENCES,
-            health_path="/health",
             model_names=(served.name,),
             api_paths=API_PATHS,
             lists_models=False,
-            writable=WRITABLE,
+            writable=self.writable,
             startup_seconds=timeouts.startup,
             programs=PROGRAMS,
-            pre_stop=(),
             pre_stop_seconds=timeouts.before_sigterm(finishes_requests=True),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
-            compiled=COMPILED,
+            compiled=self.compiled,
             prefix_cure="" if NO_PREFIX_CACHE in spec.args else f"To end that, set `{NO_PREFIX_CACHE}`.",
         )
-
-    def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
-        variables = with_defaults(spec.env, ENVIRONMENT)
-        return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE, compiled=COMPILED)
 
     def check_facts(self, facts: ModelFacts) -> Refusal | None:
         return refusal_of_model(facts)

@@ -14,10 +14,10 @@ from inference_operator.engines.classified import rules_of
 from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE
 from inference_operator.engines.environment import MANAGED, refusal_of_variables, with_defaults
-from inference_operator.engines.hub_access import hub_access, offline_variables, refusal_of_moved_cache, with_token
+from inference_operator.engines.hub_access import offline_variables, refusal_of_moved_cache, with_token
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.model_access import HubAccess, Support
+from inference_operator.engines.model_access import TEMPORARY, Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.start_log import Phase
@@ -25,7 +25,7 @@ from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
 from inference_operator.engines.transformers.architectures import BATCHED, VERSION, support
-from inference_operator.engines.vllm_image import GROUP, HOME, TEMPORARY, USER, WRITABLE, default_image, gpu_needs
+from inference_operator.engines.vllm_image import HOME, WRITABLE, default_image, gpu_needs
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
@@ -100,6 +100,8 @@ class Transformers(Engine):
     series = EngineSeries(running=RUNNING)
     steps = BATCHES
 
+    environment, writable = ENVIRONMENT, WRITABLE
+
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
@@ -145,25 +147,17 @@ class Transformers(Engine):
                 *options,
             ),
             env=with_token(with_defaults(spec.env, defaults), served.token),
-            user=USER,
-            group=GROUP,
             port=self.port,
             max_concurrency=_sequences(plan),
-            health_path="/health",
             model_names=served.names,
             api_paths=API_PATHS,
             lists_models=False,
-            writable=WRITABLE,
+            writable=self.writable,
             startup_seconds=timeouts.startup,
             programs={**PROGRAMS, **({KEY_PROGRAM: KEY_SOURCE} if at.asks_for_key else {})},
-            pre_stop=(),
             pre_stop_seconds=timeouts.before_sigterm(finishes_requests=True),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
         )
-
-    def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
-        variables = with_defaults(spec.env, ENVIRONMENT)
-        return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE)
 
     def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
         return support(architecture)

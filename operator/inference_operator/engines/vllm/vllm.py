@@ -12,9 +12,9 @@ from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE
 from inference_operator.engines.engine_key import NO_GUARD, guard_of
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.launch import group_drain, group_member, stop_limit
-from inference_operator.engines.hub_access import hub_access, offline_variables, with_token
+from inference_operator.engines.hub_access import offline_variables, with_token
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.model_access import HubAccess, Support
+from inference_operator.engines.model_access import Support
 from inference_operator.engines.options import ImportedArguments
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
@@ -86,9 +86,7 @@ from inference_operator.engines.vllm.start_log import HINTS, LOADED, phase, shor
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.engines.vllm.traits import refusal_of_runner, remark_of_ranking, served_facts
 from inference_operator.engines.vllm_image import (
-    GROUP,
     HOME,
-    USER,
     WRITABLE,
     default_image,
     gpu_needs,
@@ -209,6 +207,8 @@ class Vllm(Engine):
     metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
     series, load_series = SERIES, LOAD
 
+    environment, writable, compiled = ENVIRONMENT, WRITABLE, COMPILED
+
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
@@ -315,21 +315,18 @@ class Vllm(Engine):
             command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE)),
             args=(served.model, *managed, *spec.args, *commit, *apart.options, *guard.options),
             env=with_token(with_defaults(spec.env, defaults), served.token),
-            user=USER,
-            group=GROUP,
             port=self.port,
             max_concurrency=sequences,
-            health_path=HEALTH_PATH,
             model_names=served.names,
             api_paths=API_PATHS,
-            writable=WRITABLE,
+            writable=self.writable,
             startup_seconds=timeouts.startup,
             programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan), **apart.programs, **guard.programs},
             adapter_loader=adapter_loader(spec, self.port, member, key_file=guard.file),
             member=member,
             pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port),
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
-            compiled=COMPILED,
+            compiled=self.compiled,
             prefix_cure=_prefix_cure(spec.args),
             transfer=at.transfer,
         )
@@ -354,10 +351,6 @@ class Vllm(Engine):
         """The command of each pod: the GPUs are checked, and in a group the pods start together."""
         command = checked_start(serve, plan)
         return grouped(command, plan, timeouts, port=self.port, health_path=HEALTH_PATH, stop_seconds=SHUTDOWN_SECONDS)
-
-    def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
-        variables = with_defaults(spec.env, ENVIRONMENT)
-        return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE, compiled=COMPILED)
 
     def support(self, architecture: str, *, image: str) -> Support:
         return support(architecture, version_of_image(image))
