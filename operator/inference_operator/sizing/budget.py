@@ -160,10 +160,14 @@ class Budget:
 
 
 class EngineOnGpus(Protocol):
-    """One kind of engine on the GPUs of one offer: what it can run there, and how it uses their memory."""
+    """One kind of engine on the GPUs of one offer: what it can run there, and how it uses their memory.
+
+    By default it has kernels for each type of tensor, no measured speed, and gets all sizes as arguments.
+    """
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
         """Why these GPUs cannot compute the model, in a sentence; None if they can."""
+        return None
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
         """Why the model does not allow the parallel sizes of a shape, in one sentence; None if it does."""
@@ -176,6 +180,7 @@ class EngineOnGpus(Protocol):
 
     def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:
         """The seconds of the parts of a step; None if the GPU's speed is unknown."""
+        return None
 
     def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that are not requested and that the engine derives itself, by their names in `spec.engine`.
@@ -183,3 +188,4 @@ class EngineOnGpus(Protocol):
         Args:
             shape: the shape that was chosen, with None where the engine's default applies.
         """
+        return ()

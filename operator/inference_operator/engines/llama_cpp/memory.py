@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 from inference_operator.engines.llama_cpp.image import VERSION
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import Budget, Origin, Term, TermName
+from inference_operator.sizing.budget import Budget, EngineOnGpus, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.fitting import LEAST_CONTEXT, TYPICAL_REQUESTS
-from inference_operator.sizing.shape import Shape, SizingInputs
-from inference_operator.sizing.steptime import StepCosts
+from inference_operator.sizing.shape import Shape
 from inference_operator.units import GIB
 
 SLOTS_ON_GPUS, SLOTS_ON_CPUS = TYPICAL_REQUESTS, 4
@@ -79,13 +78,9 @@ def buffer_gib(facts: ModelFacts, batch: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class OnGpus:
+class OnGpus(EngineOnGpus):
     memory_gib: float
     reported_gib: float = 0.0
-
-    def unable(self, facts: ModelFacts, shape: Shape) -> str | None:  # noqa: ARG002 - protocol
-        """None: it has kernels for every type of tensor."""
-        return None
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
         if shape.parallel.pipeline != 1:
@@ -132,14 +127,6 @@ class OnGpus:
                 Term(TermName.KV_CACHE, left, Origin("what is left")),
             ),
         )
-
-    def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:  # noqa: ARG002 - protocol
-        """None: no measured speeds are known."""
-        return None
-
-    def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:  # noqa: ARG002 - protocol
-        """None: the server gets all sizes as arguments."""
-        return ()
 
 
 def cpu_needs(facts: ModelFacts | None, shape: Shape) -> CpuNeeds:

@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from inference_operator.engines.model_access import Support
 from inference_operator.engines.transformers.architectures import BATCHED, VERSION, support
 from inference_operator.models.facts import Attention, Kernel, ModelFacts
-from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Origin, Term, TermName
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, EngineOnGpus, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.fitting import TYPICAL_REQUESTS, USUAL_CONTEXT
-from inference_operator.sizing.shape import Shape, SizingInputs
-from inference_operator.sizing.steptime import StepCosts
+from inference_operator.sizing.shape import Shape
 from inference_operator.units import GIB
 
 PAGE_TOKENS = 256
@@ -99,18 +98,16 @@ class TokenBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class OnOneGpu:
+class OnOneGpu(EngineOnGpus):
     memory_gib: float
     reported_gib: float = 0.0
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:  # noqa: ARG002 - protocol
-        """Why the engine cannot compute the model: it is quantized; None if it can."""
         if facts.quantization.kernel is Kernel.NONE:
             return None
         return f"Transformers has no kernels for weights that are quantized as {facts.quantization.kernel.value}."
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:  # noqa: ARG002 - protocol
-        """Why the model cannot have these parallel sizes: each is one; None if it can."""
         return None if shape.parallel.world_size == 1 else "Transformers divides no model over several GPUs."
 
     def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:  # noqa: ARG002 - protocol
@@ -152,14 +149,6 @@ class OnOneGpu:
                 Term(TermName.KV_CACHE, left, Origin("what is left")),
             ),
         )
-
-    def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:  # noqa: ARG002 - protocol
-        """None: no measured speeds are known."""
-        return None
-
-    def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:  # noqa: ARG002 - protocol
-        """None: the server gets all sizes as arguments."""
-        return ()
 
 
 def _whole_pages(tokens: int) -> int:
