@@ -41,14 +41,8 @@ _PASSED_ON = re.compile(
 v1/executor/multiproc_executor.py; SGLang 0.5.23, srt/entrypoints/engine.py)."""
 _STOPPED = frozenset(
     {
-        "BrokenPipeError",
-        "CancelledError",
-        "ConnectionResetError",
-        "EngineDeadError",
-        "KeyboardInterrupt",
-        "ProcessExitedException",
-        "ProcessRaisedException",
-        "SystemExit",
+        *("BrokenPipeError", "CancelledError", "ConnectionResetError", "EngineDeadError", "KeyboardInterrupt"),
+        *("ProcessExitedException", "ProcessRaisedException", "SystemExit"),
     }
 )
 """Errors of processes that are stopped, or whose peer is gone."""

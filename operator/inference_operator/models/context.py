@@ -8,34 +8,17 @@ from inference_operator.models.config import LARGEST, Config
 from inference_operator.models.side_files import SideFiles
 
 CONTEXT_FIELDS = (
-    "max_position_embeddings",
-    "n_positions",
-    "max_seq_len",
-    "seq_length",
-    "model_max_length",
-    "max_target_positions",
-    "max_sequence_length",
-    "max_seq_length",
-    "seq_len",
+    *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length"),
+    *("max_target_positions", "max_sequence_length", "max_seq_length", "seq_len"),
 )
 """Fields with the longest sequence; the smallest counts (vLLM 0.32.0, `transformers_utils/
 model_arch_config_convertor.py`, `derive_max_model_len_and_key`)."""
 UNSCALED_ROPE = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
 """RoPE types whose factor is already part of `max_position_embeddings` (vLLM 0.32.0, `_get_and_verify_max_len`)."""
 POOLING_ENDINGS = (
-    "ForTextEncoding",
-    "EmbeddingModel",
-    "ForSequenceClassification",
-    "ForTokenClassification",
-    "ForAudioClassification",
-    "ForImageClassification",
-    "ForVideoClassification",
-    "ClassificationModel",
-    "ForRewardModeling",
-    "RewardModel",
-    "ForMaskedLM",
-    "ForRetrieval",
-    "ForRanking",
+    *("ForTextEncoding", "EmbeddingModel", "ForSequenceClassification", "ForTokenClassification"),
+    *("ForAudioClassification", "ForImageClassification", "ForVideoClassification", "ClassificationModel"),
+    *("ForRewardModeling", "RewardModel", "ForMaskedLM", "ForRetrieval", "ForRanking"),
 )
 """Endings of architectures that pool (vLLM 0.32.0, `config/model.py`, `_SUFFIX_TO_DEFAULTS`; the last three are in
 `model_executor/models/registry.py`, `_EMBEDDING_MODELS` and `_LATE_INTERACTION_MODELS`)."""

@@ -19,29 +19,10 @@ _NODES = "nodes"
 
 _ONLY_IF_SET = frozenset(
     {
-        "labels_of_kind",
-        "learned",
-        "left_to_engine",
-        "kv_cache_dtype",
-        "kv_offload_gib",
-        "implementation",
-        "model_file",
-        "config_overrides",
-        "engine_choice",
-        "model_context",
-        "whole_encoder",
-        "video_refused",
-        "tool_call_parser",
-        "reasoning_parser",
-        "drafting",
-        "adapter_slots",
-        "adapter_rank",
-        "adapter_slot_gib",
-        "step",
-        "runner_up",
-        "advice",
-        "data_parallel_size",
-        "nodes",
+        *("labels_of_kind", "learned", "left_to_engine", "kv_cache_dtype", "kv_offload_gib", "implementation"),
+        *("model_file", "config_overrides", "engine_choice", "model_context", "whole_encoder", "video_refused"),
+        *("tool_call_parser", "reasoning_parser", "drafting", "adapter_slots", "adapter_rank", "adapter_slot_gib"),
+        *("step", "runner_up", "advice", "data_parallel_size", "nodes"),
     }
 )
 """Fields that are not stored while they have their default, so that a plan without them keeps its text."""
@@ -64,18 +45,8 @@ _FIELDS = {key: field for field, key in _STORED_KEYS.items()}
 
 _EXPLAINING = frozenset(
     {
-        "per_gpu",
-        "assumptions",
-        "unaccounted",
-        "unchecked_reason",
-        "context_reduced",
-        "model_context",
-        "engine_choice",
-        "learned",
-        "adapter_slot_gib",
-        "step",
-        "runner_up",
-        "advice",
+        *("per_gpu", "assumptions", "unaccounted", "unchecked_reason", "context_reduced", "model_context"),
+        *("engine_choice", "learned", "adapter_slot_gib", "step", "runner_up", "advice"),
     }
 )
 """Fields that explain a plan and do not change an engine's pod."""

@@ -15,13 +15,8 @@ _FIELD = re.compile(r"Use `spec\.([A-Za-z.]+)`\.")
 _TEXT = frozenset({"model.servedName", "model.revision", "engine.dtype", "engine.quantization", "engine.kvCacheDtype"})
 _NUMBERS = frozenset(
     {
-        "parallelism.tensor",
-        "parallelism.pipeline",
-        "engine.maxModelLen",
-        "engine.maxNumSeqs",
-        "engine.maxNumBatchedTokens",
-        "engine.gpuMemoryUtilization",
-        "engine.cpuOffloadGiB",
+        *("parallelism.tensor", "parallelism.pipeline", "engine.maxModelLen", "engine.maxNumSeqs"),
+        *("engine.maxNumBatchedTokens", "engine.gpuMemoryUtilization", "engine.cpuOffloadGiB"),
     }
 )
 _FIELDS: Mapping[str, str] = {

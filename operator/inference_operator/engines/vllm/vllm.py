@@ -161,26 +161,9 @@ ENVIRONMENT = {
 redirects of media off."""
 
 API_PATHS = (
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/responses",
-    "/v1/messages",
-    "/v1/embeddings",
-    "/v1/models",
-    "/v1/rerank",
-    "/v1/score",
-    "/v1/audio/transcriptions",
-    "/v1/audio/translations",
-    "/v1/realtime",
-    "/v2/embed",
-    "/v2/rerank",
-    "/cohere/v2/chat",
-    "/rerank",
-    "/score",
-    "/pooling",
-    "/classify",
-    "/tokenize",
-    "/detokenize",
+    *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/v1/models"),
+    *("/v1/rerank", "/v1/score", "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/realtime", "/v2/embed"),
+    *("/v2/rerank", "/cohere/v2/chat", "/rerank", "/score", "/pooling", "/classify", "/tokenize", "/detokenize"),
 )
 """Inference routes of vLLM 0.32.0 (`vllm/entrypoints`). The others need no key in vLLM: metrics, documentation, loading
 of adapters, and control of the engine, such as `/sleep`, `/pause` and `/update_weights`."""
