@@ -92,18 +92,14 @@ def kind_named(name: str) -> GpuKind | None:
 
 
 _ALIASES = {
-    "h100": "H100-80GB",
-    "h100sxm": "H100-80GB",
-    "a100": "A100-80GB",
-    "a10080": "A100-80GB",
+    **dict.fromkeys(("h100", "h100sxm"), "H100-80GB"),
+    **dict.fromkeys(("a100", "a10080"), "A100-80GB"),
     "a10040": "A100-40GB",
     "v100": "V100-32GB",
     "a6000": "RTX-A6000",
     "3090": "RTX-3090",
-    "4090": "RTX-4090",
-    "4090d": "RTX-4090",
-    "rtx4090d": "RTX-4090",
     "5090": "RTX-5090",
+    **dict.fromkeys(("4090", "4090d", "rtx4090d"), "RTX-4090"),
 }
 
 

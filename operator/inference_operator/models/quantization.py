@@ -29,28 +29,15 @@ NF4_BITS = 4.5
 """bitsandbytes keeps a float32 scale for 64 elements (bitsandbytes 0.49, `functional.quantize_4bit`)."""
 
 _METHODS: dict[str, Kernel] = {
-    "fp8": Kernel.FP8,
-    **dict.fromkeys(("fbgemm_fp8", "fp8_per_channel", "fp8_per_tensor", "mxfp8"), Kernel.FP8),
-    "float-quantized": Kernel.FP8,
-    "int8": Kernel.INT8,
-    "w8a8": Kernel.INT8,
-    "int-quantized": Kernel.INT8,
-    **dict.fromkeys(("experts_int8", "int8_per_channel_weight_only"), Kernel.INT8),
-    "awq": Kernel.AWQ,
-    "awq_marlin": Kernel.AWQ,
-    "moe_wna16": Kernel.AWQ,
-    "gptq": Kernel.GPTQ,
-    "gptq_marlin": Kernel.GPTQ,
-    "auto-round": Kernel.GPTQ,
-    "auto_round": Kernel.GPTQ,
-    "pack-quantized": Kernel.GPTQ,
-    "int4": Kernel.GPTQ,
-    "mxfp4": Kernel.MXFP4,
-    "mxfp4-pack-quantized": Kernel.MXFP4,
-    **dict.fromkeys(("nvfp4", "nvfp4_per_token"), Kernel.NVFP4),
-    "nvfp4-pack-quantized": Kernel.NVFP4,
+    **dict.fromkeys(("fp8", "fbgemm_fp8", "fp8_per_channel", "fp8_per_tensor", "mxfp8", "float-quantized"), Kernel.FP8),
+    **dict.fromkeys(("int8", "w8a8", "int-quantized", "experts_int8", "int8_per_channel_weight_only"), Kernel.INT8),
+    **dict.fromkeys(("awq", "awq_marlin", "moe_wna16"), Kernel.AWQ),
+    **dict.fromkeys(("gptq", "gptq_marlin", "auto-round", "auto_round", "pack-quantized", "int4"), Kernel.GPTQ),
+    **dict.fromkeys(("mxfp4", "mxfp4-pack-quantized"), Kernel.MXFP4),
+    **dict.fromkeys(("nvfp4", "nvfp4_per_token", "nvfp4-pack-quantized"), Kernel.NVFP4),
     "bitsandbytes": Kernel.BITSANDBYTES,
 }
+
 _PARTS: dict[Kernel, tuple[MatrixPart, ...]] = {
     Kernel.MXFP4: (MatrixPart.EXPERTS,),
     Kernel.NVFP4: (MatrixPart.MLP, MatrixPart.EXPERTS),
