@@ -1,6 +1,6 @@
 """A defect of HAProxy 3.2: a Lua service that waits with its request unread ends the process.
 
-HAProxy 3.4 has mended it. Once that is the least version, docs/explanation/router.md ("Pages that wait") says what may
+HAProxy 3.4 has mended it. Once that is the least version, docs/contributing/router.md ("Pages that wait") says what may
 go.
 """
 
@@ -15,7 +15,7 @@ from e2e.localkube.waiting import eventually
 from e2e.router.conftest import Root
 from e2e.router.loopback import ROUTER_USER, START_SECONDS, cpu_seconds
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "router.md"
+PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "router.md"
 ABORTED = -4
 """SIGILL, with which HAProxy ends itself."""
 KILLED = -9

@@ -66,7 +66,7 @@ async def test_different_edit_histories_of_one_spec_end_in_the_same_children(see
     source = Specs(seed)
     last = served(source)
     # Routers keep the server slots of the most engines that there were, and an autoscaler the
-    # number that it decided (docs/explanation/states.md).
+    # number that it decided (docs/contributing/states.md).
     number = {"replicas": 1, **{name: last[name] for name in ("replicas", "autoscaling") if name in last}}
     drafts = [source.valid() for _ in range(2)]
     earlier = [{**{name: draft[name] for name in draft if name != "autoscaling"}, **number} for draft in drafts]

@@ -1,4 +1,4 @@
-"""Every state of docs/explanation/states.md."""
+"""Every state of docs/contributing/states.md."""
 
 from collections.abc import Sequence
 from dataclasses import replace
