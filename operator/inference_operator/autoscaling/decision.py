@@ -199,11 +199,7 @@ class ScalingState:
 def decide(
     sample: ScalingSample, settings: ScalingSettings, state: ScalingState, *, replicas: int
 ) -> tuple[Decision, ScalingState]:
-    """The decision for a sample, and the state for the next one.
-
-    Args:
-        state: that of the last decision; an empty one after a start of the operator.
-    """
+    """The decision for a sample, and the state for the next one."""
     state = _with_sample(sample, state, settings)
     terms, stuck = _terms(sample, settings, state), _stuck(settings.target_concurrency, state)
     terms = replace(terms, backlog=max(terms.backlog, stuck - terms.steady - terms.headroom))

@@ -48,7 +48,6 @@ def external_autoscaler(
     """The object that makes the backend act; None with `BuiltIn`, and for KEDA without an address of Prometheus.
 
     Args:
-        role: the role that `/scale` is about.
         least: fewest engines now, for a HorizontalPodAutoscaler, which knows no times.
     """
     if spec.backend is AutoscalingBackend.HPA:

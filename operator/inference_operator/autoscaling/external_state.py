@@ -40,8 +40,6 @@ def external_state(
 
     Args:
         spec: the external autoscaler writes its `replicas` through `/scale`.
-        live: the live HorizontalPodAutoscaler or ScaledObject.
-        unavailable: kinds that the operator cannot use, and why.
     """
     ref = external_ref(spec.autoscaling, owner) if spec.autoscaling else None
     if ref is None:

@@ -101,9 +101,7 @@ def scaling_inputs(
     """The parameters of the next decisions; None where the operator does not decide.
 
     Args:
-        floor: the fewest engines now; None: as the specification says.
         share: the part of the routers' requests that its engines get; 0 where routers send it none.
-        has_scale: whether `/scale` is about the role.
     """
     autoscaling = spec.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
@@ -195,10 +193,6 @@ def autoscaled_replicas(
     status, so an operator that ended between the two has left an old record.
 
     Args:
-        live: replicas of the live Deployment; None without one.
-        result: the latest decision of this process; None before the first one.
-        external: the state of the external autoscaler; None if the operator decides.
-        floor: the fewest engines now; None: as the specification says.
         is_own: whether the live number was decided by the operator; otherwise the record counts.
     """
     if spec.autoscaling is None:

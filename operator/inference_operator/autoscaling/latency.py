@@ -51,7 +51,6 @@ class LatencyWindow:
 
         Args:
             engines: the samples by the uids of pods.
-            at: seconds of a monotonic clock.
             counts: whether the round says something about the target: engines that are missing do not.
         """
         if self.since is None or not 0 <= at - self.at <= GAP_SECONDS:
@@ -170,8 +169,6 @@ def target_correction(
     latencies are those of a target for the former lengths.
 
     Args:
-        window: what was measured since the last step.
-        target: the present target, with its factor and the lengths that it was computed for.
         decides: whether a larger target would mean fewer engines, or engines have as many requests as the target.
     """
     measured = window.measured(target.objective, target.longest_prompt)

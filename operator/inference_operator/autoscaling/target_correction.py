@@ -64,11 +64,7 @@ def next_factor(
     """The new factor of the computed C; the former one if a step may not or need not be taken.
 
     Args:
-        factor: the present factor; 1 at first.
-        measured: latencies since the last step.
         permitted: the part of the requests that may miss the objective, 0 to 1.
-        least: the smallest factor that has an effect.
-        most: the largest one.
     """
     if not is_enough(measured):
         return factor

@@ -23,7 +23,6 @@ def program_command(name: str, *, has_packages: bool = False, starts_another: bo
     """The command that runs a program; its arguments follow. The program, and what it starts, has no such variable.
 
     Args:
-        name: its name in the annotation.
         starts_another: whether it becomes another such program, which needs the variable.
     """
     read = "get" if starts_another else "pop"

@@ -73,7 +73,6 @@ def alternatives(kind: str, observed: Mapping[str, str], added: Sequence[str] = 
     labels of the settings follow, then those of platforms, and the instance type last.
 
     Args:
-        kind: a name in the table of kinds.
         observed: the label by which nodes of this kind were found.
         added: labels of the settings, as `KIND:LABEL=VALUE`.
     """

@@ -123,7 +123,6 @@ def offers_of_node(
     """The offers of a node; several with mixed MIG profiles, none if neither kind nor memory is known.
 
     Args:
-        allocatable: amounts that pods can request, by resource name.
         added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
     """
     product = labels.get(PRODUCT, "") or _GKE_PRODUCTS.get(labels.get(GKE, ""), "")

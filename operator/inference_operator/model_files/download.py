@@ -91,7 +91,6 @@ def download(
     """Make the model complete on the claim, and create the folders of its compiled kernels.
 
     Args:
-        root: mount path of the claim.
         only: the files to take, the first of which must be there; empty for all that engines load.
     """
     folder = ModelFolder(root, folder_of(origin.model))

@@ -155,8 +155,6 @@ def base_problem(facts: AdapterFacts, model: str, *, hidden_size: int = 0, layer
 
     Args:
         model: the repository of the model that engines serve; empty if it is not from a hub.
-        hidden_size: of the model; 0 if unknown.
-        layers: of the model; 0 if unknown.
     """
     if hidden_size and facts.hidden_size not in (0, hidden_size):
         return f"It was trained for a model with a hidden size of {facts.hidden_size}; this one has {hidden_size}."

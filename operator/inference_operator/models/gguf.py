@@ -198,12 +198,7 @@ def config_of(header: GgufHeader) -> Manifest:
 
 
 def damage(header: GgufHeader, parts: int, size: int) -> UnreadableError | None:
-    """Why the file is not one that llama.cpp loads: joined from parts, renamed, or cut off; None if it is.
-
-    Args:
-        parts: files of the model by its name.
-        size: bytes of the file with this header.
-    """
+    """Why the file is not one that llama.cpp loads: joined from parts, renamed, or cut off; None if it is."""
     stated = header.metadata.get("split.count")
     if isinstance(stated, int) and stated > 1 and stated != parts:
         problem = f"says that the model has {stated:,} parts, and by its name it has {parts:,}"

@@ -139,12 +139,7 @@ HELD_AGAIN_SECONDS = 1.0
 
 
 class HeldWatch:
-    """One waiting request to each process of each ready router of the keys at zero.
-
-    Args:
-        on_held: called each time a router holds a request.
-        metrics_ports: the ports of a router's processes.
-    """
+    """One waiting request to each process of each ready router of the keys at zero."""
 
     def __init__(
         self,

@@ -125,7 +125,6 @@ class Scraper:
 
     Args:
         settings: interval, and how long an engine may make no progress.
-        now: a monotonic clock, in seconds.
         intervals: of `ROUTER` and of `ENGINES`, in this order; None: `default_intervals`.
         scaling: where rounds of scrapes become decisions of autoscaling; None: nowhere.
     """

@@ -38,7 +38,6 @@ def choose(
     Free memory is used for larger batches, then for a longer context.
 
     Args:
-        offers: GPUs of nodes that exist or could exist, in any order.
         previous_kind: the GPU kind of the pinned plan; it is kept as long as the model fits.
     """
     offered = [Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)]

@@ -34,11 +34,6 @@ def fitted_batch(
 
     Fewer sequences need less memory for the sampler and for graphs, which leaves more blocks. So the largest number is
     searched.
-
-    Args:
-        shape: the shape, with the engine's default or a number of sequences that sizing may reduce.
-        least: the smallest number of sequences that sizing reduces to.
-        most: the largest number of sequences; None: any.
     """
     most = min(most or SAFE_SEQUENCES, SAFE_SEQUENCES) if facts.has_unknown_states else most
     whole = Candidate(shape, engine.budget(facts, shape))

@@ -27,9 +27,6 @@ def host_needs(facts: ModelFacts, shape: Shape, pinned_gib: float = 0.0) -> Host
 
     The pod of each node downloads the whole checkpoint: vLLM divides it when it loads it. A KV cache in the host's
     memory is counted whole on each node, which is an upper bound.
-
-    Args:
-        pinned_gib: memory that each rank pins for the tokens of its requests.
     """
     ranks = shape.parallel.ranks_per_node
     checkpoint = facts.weight_bytes / GIB

@@ -177,11 +177,7 @@ def cpu_plan(inputs: SizingInputs, needs: CpuNeeds, facts: ModelFacts | None, *,
 
 
 def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided: tuple[str, ...] = ()) -> Plan:
-    """The sizes of one engine on GPUs, as sizing chose them.
-
-    Args:
-        downloads: whether the engine downloads the checkpoint to its node's disk; otherwise it is mounted.
-    """
+    """The sizes of one engine on GPUs, as sizing chose them."""
     offer, shape, host = chosen.offer, chosen.shape, chosen.host
     if not downloads:
         host = replace(host, ephemeral_storage_gib=LOGS_GIB + draft_files_gib(shape))

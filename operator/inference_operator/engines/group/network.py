@@ -38,7 +38,6 @@ def network_variables(interface: str | None, *, on_gpus: bool, has_devices: bool
     """The variables of a group's members.
 
     Args:
-        interface: the network interface in the pod; None to let the libraries choose.
         on_gpus: whether the engine runs on GPUs, and so with NCCL.
         has_devices: whether the pod has network devices beside it, which UCX should find.
 

@@ -79,10 +79,6 @@ def support(architecture: str, version: str) -> Support:
     Nothing is known about other versions than that of the table: they may have more. An image that does not tell its
     version is taken for this one.
 
-    Args:
-        architecture: the name in the model's config; empty if it is unknown.
-        version: that of the image; empty if it does not tell.
-
     Examples:
         >>> support("LlamaForCausalLM", "0.32.0"), support("", "0.32.0").obstacle
         (Support(obstacle='', implementation='', lost=''), '')

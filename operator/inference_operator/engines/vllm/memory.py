@@ -115,7 +115,6 @@ def vllm_memory(
 
     Args:
         version: as vLLM prints it. If it is empty or unreadable, `LATEST` applies.
-        memory_gib: the GPU's memory in GiB, which decides the defaults for batches.
         capability: CUDA's compute capability, which decides the kernels of attention and the captured batches.
     """
     memory = _of_first_runner(version, memory_gib, product)
@@ -191,9 +190,6 @@ def vllm_cpu_memory(*, latent: bool) -> EngineMemory:
     """The memory behaviour on CPUs. The operator sets the size of the KV cache there; it is not the remaining memory.
 
     Without Triton, vLLM runs its first model runner (0.32.0, `config/vllm.py`, `use_v2_model_runner`).
-
-    Args:
-        latent: whether the model has latent attention.
 
     Examples:
         >>> vllm_cpu_memory(latent=False).block_tokens, vllm_cpu_memory(latent=True).block_tokens

@@ -55,7 +55,6 @@ def parsers_of(model: str, architecture: str, *, image: str) -> Parsers:
     """The parsers of a model's family; none if it has no family here, or if the image's parsers are not known.
 
     Args:
-        architecture: the first of its `architectures`; empty if unknown.
         image: the engine's image. Only that of the tables' version surely has these parsers.
     """
     name = model.rstrip("/").rpartition("/")[2]

@@ -37,10 +37,6 @@ def media_arguments(domains: Sequence[str], version: str) -> Sequence[str]:
 
     Another option must follow, because the list of names ends there.
 
-    Args:
-        domains: `spec.engine.multimodal.allowedDomains`.
-        version: version of vLLM in the image's tag; empty if there is none.
-
     Examples:
         >>> media_arguments(["images.example.com", "b.example.com"], "0.32.0")
         ['--allowed-media-domains', 'images.example.com', 'b.example.com']

@@ -41,9 +41,6 @@ def resolved(
 
     `Auto` never guesses for the profile `Throughput`: full batches have no time to spare. Only for `Latency` it guesses
     where nothing is published of how many tokens are accepted.
-
-    Args:
-        model: the model's repository or path.
     """
     layers = facts.predicting_layers if facts and predicts(facts) else None
     draft, method = _draft(spec, model), spec.method
@@ -117,11 +114,7 @@ def remark_of_speculation(engine: EngineSpec, facts: ModelFacts, model: str) -> 
 
 
 def refusal_of_speculation(engine: EngineSpec, facts: ModelFacts, draft: ModelFacts | None) -> Refusal | None:
-    """Why vLLM does not start with this resolved request; None if it does.
-
-    Args:
-        draft: the facts of the draft model; None if they are not known, or if there is none.
-    """
+    """Why vLLM does not start with this resolved request; None if it does."""
     spec = engine.speculative
     if spec.method is SpeculativeMethod.OFF:
         return None
