@@ -31,9 +31,7 @@ class ScalingConflict:
     is_frozen: bool = False
     """Whether the live number of engines stays as it is."""
     on_workload: Sequence[ForeignAutoscaler] = ()
-    """Foreign autoscalers of the Deployment of the engines."""
     on_scale: Sequence[ForeignAutoscaler] = ()
-    """Foreign autoscalers of `/scale` of the resource."""
 
     @property
     def is_open(self) -> bool:

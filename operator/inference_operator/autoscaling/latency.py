@@ -77,7 +77,6 @@ class LatencyWindow:
         return LatencyWindow(since=self.at + wait, at=self.at, last=self.last, fell=fell, judged=judged)
 
     def staying(self, uids: Iterable[str]) -> "LatencyWindow":
-        """The same window without the last samples of other pods."""
         return replace(self, last={uid: self.last[uid] for uid in uids if uid in self.last})
 
     def measured(self, objective: Objective, longest_prompt: float) -> LatencySample | None:

@@ -30,7 +30,6 @@ class ScrapeRound:
     """The engines of all roles."""
     routers: Sequence[PodView]
     samples: Samples
-    """Samples of the pods that have answered in this round."""
     at: float
     """Seconds of a monotonic clock."""
 

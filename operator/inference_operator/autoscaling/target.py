@@ -41,7 +41,6 @@ class TargetBound(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Target:
     concurrency: float
-    """With the correction."""
     bound: TargetBound
     bounds: Mapping[TargetBound, float]
     """All bounds that were computed, in requests."""

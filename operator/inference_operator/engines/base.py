@@ -89,7 +89,6 @@ class Engine(ABC):
         return None
 
     def check_member(self, spec: EngineSpec, /) -> Refusal | None:
-        """Why an engine over several nodes cannot run what one on a single node can; None if it can."""
         return None
 
     def check_transfer(self, spec: EngineSpec, own: Sequence[str], /, *, image: str) -> Refusal | None:
@@ -140,7 +139,6 @@ class Engine(ABC):
     environment: Mapping[str, str] = MappingProxyType({"HOME": TEMPORARY})
     """Variables of the engine's process, unless the specification has others."""
     writable: Sequence[str] = (TEMPORARY,)
-    """Folders that the process writes to."""
     compiled: str = ""
     """Folder of all compiled kernels; empty if the engine keeps none."""
 
@@ -213,7 +211,6 @@ class Engine(ABC):
         """The image of this operator's settings for engines on the device."""
 
     def desired_image(self, spec: Spec, settings: Settings) -> str:
-        """The image that the spec sets, or the operator's default for the engine on the device."""
         return spec.engine.image or self.image(spec.hardware.device, settings)
 
     def advisories(self, image: str, /) -> str:

@@ -12,16 +12,12 @@ POD_IP = "POD_IP"
 
 
 class TransferRole(Enum):
-    """What an engine does with the blocks of a prompt."""
-
     PREFILL = "kv_producer"
     DECODE = "kv_consumer"
 
 
 @dataclass(frozen=True, slots=True)
 class KVTransfer:
-    """How the engine of one role works with those of the other."""
-
     role: TransferRole
     revision: str
     """Of what both sides must have equal: image, model revision, and the arguments of tokens and of the KV cache."""

@@ -40,6 +40,5 @@ class Support:
     obstacle: str = ""
     """Why it does not, in a sentence; empty if it does."""
     implementation: str = ""
-    """The implementation of the model that the engine must use, by the engine's own name; empty: its own choice."""
     lost: str = ""
     """What users lose beside an engine with an implementation of its own, in a sentence; empty: nothing."""

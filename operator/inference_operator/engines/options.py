@@ -15,7 +15,6 @@ class OptionClasses:
     """Exact spellings of options that the operator refuses to everybody, since it sets them itself."""
     safe_variables: frozenset[str]
     managed_variables: frozenset[str]
-    """Names of environment variables that the operator refuses to everybody."""
     secret_variables: frozenset[str] = frozenset()
     """The safe variables that are made for a secret: the engine shows their values nowhere."""
     unsafe: frozenset[str] | None = None
@@ -69,7 +68,6 @@ class ImportedArguments:
     fields: dict[str, object] = field(default_factory=dict)
     """Values by the path of their field below `spec`."""
     kept: list[str] = field(default_factory=list)
-    """Arguments for `spec.engine.args`."""
     left: list[tuple[str, str]] = field(default_factory=list)
     """Options that were left out, each with the reason. No value is in it: it could be a secret."""
 

@@ -28,8 +28,6 @@ FRONT = Front()
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """The model to serve: a hub repository or a path in the container, and the served model name."""
-
     model: str
     name: str
     commit: str = ""
@@ -51,8 +49,6 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Timeouts of an engine, in seconds."""
-
     startup: int
     """From the start of the container until the engine is ready."""
     dns_staleness: int
@@ -117,7 +113,6 @@ class EngineProcess:
     startup_seconds: int
     """Time limit until the health path answers."""
     stop_seconds: int
-    """Time limit from SIGTERM to the end of the process."""
     user: int = USER
     group: int = GROUP
     health_path: str = "/health"
@@ -130,7 +125,6 @@ class EngineProcess:
     programs: Mapping[str, str] = field(default_factory=dict)
     """Sources of the programs that `command` and `pre_stop` run (`engines/programs.py`), by name."""
     adapter_loader: AdapterLoader | None = None
-    """Loads LoRA adapters; None for engines without slots for them."""
     member: GroupMember | None = None
     """The part of each pod in an engine over several nodes; None for an engine in one pod."""
     prefix_cure: str = ""

@@ -62,4 +62,3 @@ ENGINES = EngineRegistry(
     never_chosen=frozenset({str(EngineKind.SGLANG)}),
 )
 API_PATHS = tuple(dict.fromkeys((*VLLM_PATHS, *TRANSFORMERS_PATHS, *LLAMA_CPP_PATHS, *SGLANG_PATHS)))
-"""Paths that some engine serves to clients, each with all paths below it."""

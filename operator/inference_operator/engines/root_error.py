@@ -81,9 +81,7 @@ _CHANGES: Sequence[tuple[re.Pattern[str], str]] = (
 @dataclass(frozen=True, slots=True)
 class RootError:
     text: str
-    """One line: the class and the message of the error, or a part of the last lines."""
     file: str = ""
-    """The file of the last frame of its traceback; empty without one."""
     is_decision: bool = False
     """Whether code raised the error on purpose (`raise`, `assert`) about something other than its surroundings."""
 

@@ -60,14 +60,12 @@ _AFTER_AN_ERROR = re.compile(
 @dataclass(slots=True)
 class LoggedError:
     process: str
-    """The name of the process that logged it; empty if its lines name none."""
     key: str
     """The process with its number, which tells it from others of the name."""
     name: str
     """The class without its modules, such as `ValueError`."""
     lines: list[str]
     file: str = ""
-    """The file of the last frame; empty without frames."""
     statement: str = ""
     """The first line of the statement of the last frame; empty where the log has none."""
 

@@ -24,7 +24,6 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
     root: Path
-    """Mount path of the claim."""
     name: str
     """Name of the folder, of `folder_of`."""
 

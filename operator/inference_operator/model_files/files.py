@@ -65,7 +65,6 @@ class InspectionError(Exception):
 class Files:
     name: str
     source: str
-    """Location and revision of the files."""
     sizes: Mapping[str, int]
     """Size in bytes by path."""
     local: Callable[[str], Path]

@@ -121,7 +121,6 @@ def _doomed(folder: ModelFolder, decided: Deletion, kept: set[str]) -> Iterator[
 
 
 def _refs(folder: Path, commits: frozenset[str]) -> Iterator[Path]:
-    """Branches that name a commit which is to be deleted."""
     for path in entries(folder):
         if path.is_file() and not path.is_symlink() and path.read_text(errors="replace").strip() in commits:
             yield path

@@ -16,7 +16,6 @@ UNUSED = "no object uses it"
 @dataclass(frozen=True, slots=True)
 class CachedRepository:
     folder: str
-    """Name of its folder in `hub`."""
     snapshots: Mapping[str, bool]
     """Commits on the claim, and whether each is recorded as complete."""
     recent: bool = False

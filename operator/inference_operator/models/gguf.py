@@ -115,7 +115,6 @@ class _Reader:
         return name, self._value(int(self.scalar("<I")), 0)
 
     def tensor(self) -> tuple[str, int, int, int]:
-        """Name, number of the type, number of elements, and place of a tensor."""
         name, dimensions, size = self.text(), int(self.scalar("<I")), 1
         if dimensions > _MOST_DIMENSIONS:
             raise _unreadable("has a tensor with too many dimensions")
@@ -228,8 +227,6 @@ def _storage(elements: Mapping[int, int]) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """The numbers of a model: their names begin with its architecture."""
-
     metadata: Mapping[str, Value]
 
     @property

@@ -33,7 +33,6 @@ def matrices(
     experts: Experts | None,
     tied: bool,
 ) -> tuple[Matrix, ...]:
-    """All matrices of the language model, without a vision tower."""
     matrices = [Matrix(MatrixPart.EMBEDDING, vocabulary, hidden, 1, Split.ROWS)]
     if not tied:
         matrices.append(Matrix(MatrixPart.HEAD, vocabulary, hidden, 1, Split.ROWS))

@@ -53,8 +53,6 @@ def _with_shapes(value: Any) -> Any:  # noqa: ANN401 - a part of JSON
 
 
 class _RecordingDict(dict[str, Any]):
-    """A JSON object that records which of its fields are read."""
-
     def __init__(self, fields: Manifest) -> None:
         super().__init__(
             {str(name): _RecordingDict(value) if isinstance(value, dict) else value for name, value in fields.items()}

@@ -15,8 +15,6 @@ HUB_SCHEME = "hf://"
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A repository of the Hugging Face hub, which the engine downloads."""
-
     repository: str
     file: str = ""
     """Path of a GGUF file in it, the first of several parts; empty for the model at its root."""
@@ -45,7 +43,6 @@ class ClaimModel:
     claim: str
     path: str
     file: str = ""
-    """Name of a GGUF file in it, the first of several parts; empty for the only model in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,6 @@ def _hub(text: str, rest: str) -> ModelSource | Refusal:
 
 
 def _folder_and_file(path: str) -> tuple[str, str]:
-    """A path without its last part, and that part, if it is a file in GGUF."""
     if not path.endswith(_FILE):
         return path.removesuffix("/"), ""
     folder, _, file = path.rpartition("/")

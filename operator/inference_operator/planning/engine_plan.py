@@ -137,7 +137,6 @@ def _as_served(inputs: PlanInputs, engine: Engine) -> PlanInputs:
 
 
 def _model_file(facts: ModelFacts | NotUnderstood | None) -> str:
-    """The file that an engine loads; empty for a model that is a folder or unknown."""
     if isinstance(facts, ModelFacts) and format_of(facts.weights_from) is WeightFormat.GGUF:
         return facts.weights_from
     return ""

@@ -42,7 +42,6 @@ def learned_from(
 
 
 def same_sizes(plan: Plan, other: Plan) -> bool:
-    """Whether the engines of two plans start with the same sizes on the same GPUs."""
     return _sizes(plan) == _sizes(other)
 
 

@@ -30,7 +30,6 @@ class KnownModel:
 
 
 def known_model(source: ModelSource, revision: str | None = None) -> KnownModel | None:
-    """The model's entry in the catalogue, which has default revisions only; None if there is none."""
     if isinstance(source, HubModel) and revision is None and not source.file:
         return _catalogued(source.repository)
     return None

@@ -54,7 +54,6 @@ class PlanState:
     kept: PinnedPlan | None
     """The same, unless all engine pods are unschedulable: then the role is sized again."""
     image: str
-    """The engine's image: that of the plan that is kept, else the requested one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,6 @@ class RolePlan:
     missing_gpu_kind: str = ""
     """The kind of GPU that it needs and no node has; empty if a node has it, or if the plan is kept."""
     doubt: str = ""
-    """Why this release would refuse a plan that is kept, in a sentence; empty if it would not."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups that tell more: which GPUs are free, if no engine can be scheduled."""
 

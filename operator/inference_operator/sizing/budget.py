@@ -47,8 +47,6 @@ class Gpu:
 
 
 class TermName(StrEnum):
-    """The terms of the budget, as users read them."""
-
     WEIGHTS = "weights"
     ACTIVATION = "activation"
     NON_TORCH = "non-torch"

@@ -38,8 +38,6 @@ SHORTEST, LENGTHS_PER_OCTAVE = 64, 4
 
 @dataclass(frozen=True, slots=True)
 class KVPath:
-    """The way of KV caches from one engine to another."""
-
     token_bytes: float
     """Of one token on all ranks: each reads those of its counterpart, also what all ranks have alike."""
     gigabits: float
@@ -109,7 +107,6 @@ def break_even(engine: Serving, path: KVPath, objective: Objective, *, context: 
 
 
 def remote_seconds(engine: Serving, path: KVPath, tokens: float) -> float:
-    """Seconds of all parts of a prompt's way to the engine that answers."""
     return LEG_SECONDS + engine.costs.seconds(1, context=tokens) + path.seconds(tokens)
 
 
@@ -153,8 +150,6 @@ def of_prompts(plan: Plan, objective: Objective) -> tuple[Plan, Objective]:
 
 @dataclass(frozen=True, slots=True)
 class ApartPlan:
-    """Engines for prompts and engines for answers that carry a rate together."""
-
     prefill: GpuPlan
     decode: GpuPlan
     prefill_replicas: int

@@ -52,8 +52,6 @@ class KernelClass(StrEnum):
 
 
 class Arithmetic(StrEnum):
-    """The numbers that tensor cores multiply."""
-
     SIXTEEN_BIT = "16 bits"
     PACKED = "16 bits, from packed weights"
     EIGHT_BIT = "8 bits"

@@ -246,6 +246,5 @@ def _shapes(facts: ModelFacts, inputs: SizingInputs, parallel: ParallelSizes) ->
 
 
 def smallest_batches(facts: ModelFacts, inputs: SizingInputs, parallel: ParallelSizes) -> Shape:
-    """The requested shape with the smallest batches that sizing chooses."""
     *_, smallest = _shapes(facts, inputs, parallel)
     return smallest

@@ -23,7 +23,6 @@ arithmetic (vLLM 0.32.0, `layers/quantization/`)."""
 FLOAT16, BFLOAT16, FLOAT32 = "float16", "bfloat16", "float32"
 FLOAT32_BYTES, SHORT_BYTES = 4, 2
 TYPES = {"half": FLOAT16, "float": FLOAT32}
-"""Other names of data types."""
 ONLINE = "online"
 """The method of all that quantize while they load."""
 AUTO, FP8, FP8_STORED = "auto", "fp8", "fp8_e4m3"
@@ -36,7 +35,6 @@ class Method:
     capability: tuple[int, int]
     """Least compute capability."""
     types: frozenset[str]
-    """Data types of activations."""
 
 
 class AttentionKind(StrEnum):
@@ -155,7 +153,6 @@ class GpuSupport:
         return AttentionKind.PLAIN
 
     def _type(self, facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> str:
-        """The data type of activations: the requested one, or the one that the engine takes."""
         if shape.dtype:
             return TYPES.get(shape.dtype, shape.dtype)
         if shape.element_bytes == FLOAT32_BYTES:

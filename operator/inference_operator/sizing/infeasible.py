@@ -118,7 +118,6 @@ def unknown_kinds(names: Sequence[str]) -> str:
 
 
 def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
-    """Why the model does not fit on the largest group of GPUs, and which change makes it fit."""
     pool = max((pool for pool in pools if pool.offer.can_span(inputs.nodes or 1)), key=_total_memory)
     parallel = _tried(pool, inputs)
     wished = smallest_batches(pool.facts, inputs, parallel) if inputs.data > 1 else inputs.shape
@@ -207,7 +206,6 @@ def shortfall(kind: str, shape: Shape, budget: Budget) -> str:
 
 
 def _changes(pool: Pool, shape: Shape, inputs: SizingInputs) -> Iterator[str]:
-    """Changes with which the model fits, the smallest change first."""
     most = pool.offer.most_in_a_group * shape.parallel.nodes // (shape.parallel.pipeline * shape.parallel.data)
     sizes = pool.engine.allowed_sizes(pool.facts, shape, most)
     larger = (size for size in sizes if size > shape.parallel.tensor and pool.starts(shape.with_tensor(size), inputs))
@@ -237,7 +235,6 @@ def _larger_group(pool: Pool, shape: Shape, inputs: SizingInputs) -> ParallelSiz
 
 
 def _group_cure(group: ParallelSizes, pool: Pool, inputs: SizingInputs) -> str:
-    """Remedy: how to allow more GPUs for one engine."""
     words = replace(group, nodes=1).words
     cure = f"A group of {group.nodes} nodes would hold it ({words})."
     if not pool.offer.can_span(group.nodes):

@@ -45,7 +45,6 @@ class CacheLayout:
 
     @property
     def groups(self) -> int:
-        """Number of groups, including padding."""
         return sum(group.groups for group in self.kept)
 
     @property

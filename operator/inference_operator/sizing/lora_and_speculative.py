@@ -61,7 +61,6 @@ def draft_gib(facts: ModelFacts, shape: Shape) -> float:
 
 
 def draft_files_gib(shape: Shape) -> float:
-    """Size of a draft model's files, which the engine downloads to its node's disk, in GiB."""
     speculation = shape.speculation
     if speculation is None:
         return 0.0

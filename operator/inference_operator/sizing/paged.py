@@ -38,8 +38,6 @@ from inference_operator.units import GIB
 
 @dataclass(frozen=True, slots=True)
 class EncoderDivision:
-    """The engine's rules for the encoders of its architectures."""
-
     whole: Collection[str] = ()
     """Architectures whose encoder each rank can have as a whole."""
     divided: tuple[str, ...] = ()

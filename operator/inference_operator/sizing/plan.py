@@ -99,9 +99,7 @@ class Plan:
     video_refused: bool = False
     """Whether the engine refuses requests with video, although the model reads it."""
     tool_call_parser: str = ""
-    """The engine's parser for the tool calls of this model; empty if none is known."""
     reasoning_parser: str = ""
-    """The engine's parser for the reasoning of this model; empty if none is known."""
     drafting: Drafting | None = None
     adapter_slots: int = 0
     """Adapters that an engine can use in one batch; 0 if `spec.model.adapters` and its fields ask for none."""
@@ -177,7 +175,6 @@ def cpu_plan(inputs: SizingInputs, needs: CpuNeeds, facts: ModelFacts | None, *,
 
 
 def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided: tuple[str, ...] = ()) -> Plan:
-    """The sizes of one engine on GPUs, as sizing chose them."""
     offer, shape, host = chosen.offer, chosen.shape, chosen.host
     if not downloads:
         host = replace(host, ephemeral_storage_gib=LOGS_GIB + draft_files_gib(shape))

@@ -102,4 +102,3 @@ def _nested(fields: object) -> object:
 
 
 StoredPlan: TypeAlias = Annotated[Plan, BeforeValidator(_nested)]
-"""A plan that pydantic reads from its stored keys."""

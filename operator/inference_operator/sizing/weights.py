@@ -130,7 +130,6 @@ class _Stored:
     correction: float
     """The size of the files in relation to the count of the quantized parts."""
     tower: float
-    """Bytes of a vision tower."""
 
     def size(self, matrix: Matrix) -> float:
         if matrix.part not in self.quantization.parts:

@@ -17,8 +17,6 @@ _ALL_JOINED = re.compile(r"group: All \d+ members have joined\b")
 
 @dataclass(frozen=True, slots=True)
 class FirstEnd:
-    """The member that ended a group, and how."""
-
     pod: str
     how: str
     """One of the keys of `HOW` (`options.py`)."""

@@ -19,7 +19,6 @@ class GroupState:
         self.order: EndCause | None = None  # for an end in order
 
     def missing(self) -> list[str]:
-        """Names of the members that have not joined, as far as this one knows."""
         ranks: object = self.told.get("missing") if self.peers else [0]
         if not self.options.rank:
             ranks = self.absent()
@@ -27,7 +26,6 @@ class GroupState:
         return [self.options.name(rank) for rank in range(self.options.size) if rank in known]
 
     def absent(self) -> list[int]:
-        """Ranks of the workers that have not joined, for the leader."""
         return [rank for rank in range(1, self.options.size) if rank not in self.peers]
 
     def heartbeat(self) -> Words:
@@ -52,7 +50,6 @@ class GroupState:
         return bool(self.options.rank) or self.phase != SERVING or self.engine.healthy
 
     def drained(self) -> bool:
-        """Whether a drain has nothing to wait for."""
         if self.options.rank:
             return self.shown() not in (SERVING, DRAINING) or self.told.get("drained") is True
         return self.phase != SERVING or not self.engine.healthy or self.drain.done

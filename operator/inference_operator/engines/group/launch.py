@@ -72,10 +72,8 @@ GROUP_PROGRAMS = {
 @dataclass(frozen=True, slots=True)
 class GroupedEngine:
     port: int
-    """TCP port of the leader's API."""
     health_path: str
     metrics: Sequence[str]
-    """Names of the metrics that count its requests."""
     stop_seconds: int
     """Time limit from SIGTERM to its end."""
     leader_args: Sequence[str]
@@ -87,7 +85,6 @@ class GroupedEngine:
 
 
 def group_member(nodes: int) -> GroupMember | None:
-    """The ports and paths of a member; None for an engine in one pod."""
     if nodes == 1:
         return None
     return GroupMember(

@@ -65,7 +65,6 @@ class Peer:
                 self.writer.write_eof()
 
     def close(self) -> None:
-        """End the connection at once."""
         self.closed.set()
         self.writer.transport.abort()
 

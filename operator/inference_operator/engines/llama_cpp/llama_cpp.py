@@ -115,7 +115,6 @@ class LlamaCpp(Engine):
     def process(
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
-        """The process of one engine of this plan. Its command is the entry point of the image."""
         defaults = {**self.environment, PRE_STOP_VARIABLE: PRE_STOP}
         options = (*_options(spec, plan), f"--host={at.host}", f"--port={self.port}", *spec.args)
         return EngineProcess(

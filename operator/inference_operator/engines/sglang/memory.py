@@ -187,7 +187,6 @@ class SGLangOnGpus:
 
 
 def cpu_needs(facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-    """The memory of weights and the cache of one request; no engine runs on CPUs."""
     context = shape.context or (facts.context if facts else 0)
     cache = int(context * token_bytes(facts, shape)) if facts else 0
     return CpuNeeds(context, cache, math.ceil((cache + (facts.weight_bytes if facts else 0)) / GIB))

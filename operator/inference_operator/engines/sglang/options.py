@@ -34,7 +34,6 @@ OPTIONS = ClosedOptions.of(
 )
 
 OWN_VARIABLES = "SGLANG_"
-"""Begins the names of SGLang's own variables."""
 _SET = (
     *("SGLANG_TIMEOUT_KEEP_ALIVE", "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION", "SGLANG_GRPC_PORT"),
     *("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING", "SGLANG_CACHE_DIR", "PROMETHEUS_MULTIPROC_DIR"),
@@ -47,7 +46,6 @@ PARSERS: Mapping[str, frozenset[str]] = {
     kind: frozenset(name for word, name in rows(__package__, f"parsers-{VERSION}.txt") if word == kind)
     for kind in ("tool", "reasoning", "quantization")
 }
-"""Names that the options of parsers and of the quantization take."""
 _KV_DTYPES: Mapping[KvCacheDType, str] = {
     KvCacheDType.BFLOAT16: "bfloat16",
     KvCacheDType.FP8: "fp8_e4m3",

@@ -55,8 +55,6 @@ def sequences_of(supported: Support, asked: int | None, *, on_gpus: bool) -> int
 
 @dataclass(frozen=True, slots=True)
 class TokenBytes:
-    """Bytes that tokens of a model take."""
-
     cached: float
     """Of the KV cache, for each token that it holds."""
     readable: float

@@ -172,7 +172,6 @@ def _sequences(plan: Plan) -> int:
 
 
 def _limits(plan: Plan, served: ServedModel) -> Iterator[str]:
-    """The arguments of `server_program.py` after the model."""
     usual_batch = memory.BATCH_ON_GPUS if plan.device is Device.GPU else memory.BATCH_ON_CPUS
     yield from (f"name={name}" for name in served.names)
     yield f"revision={served.commit or served.revision or ''}"

@@ -32,7 +32,6 @@ def adapter_programs(spec: EngineSpec) -> Mapping[str, str]:
 
 
 def adapter_variables(spec: EngineSpec) -> Mapping[str, str]:
-    """The variables with which vLLM loads adapters while it runs; none without slots for them."""
     return {RUNTIME_ADAPTERS: "1"} if spec.adapter_slots else {}
 
 

@@ -143,7 +143,6 @@ def _no_value(argument: str, following: str, field: str) -> Refusal | None:
 
 
 def _two_in_one(argument: str, field: str) -> Refusal | None:
-    """The refusal of an option and its value in one argument; a shell would split them."""
     first, _, rest = argument.partition(" ")
     if not rest or "=" in first or not resolve_option(written_option(first) or " "):
         return None

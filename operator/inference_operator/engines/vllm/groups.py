@@ -37,7 +37,6 @@ and with other values a pod would run no processes for its GPUs."""
 def grouped(
     command: Sequence[str], plan: Plan, timeouts: Timeouts, *, port: int, health_path: str, stop_seconds: int
 ) -> tuple[str, ...]:
-    """The command of a member over this one; unchanged for an engine in one pod."""
     if plan.parallel.nodes == 1:
         return tuple(command)
     metrics = (REQUESTS_RUNNING, REQUESTS_WAITING)

@@ -33,7 +33,6 @@ _FIELDS: Mapping[str, str] = {
 
 
 def _by_option(table: Mapping[str, str]) -> Mapping[str, str]:
-    """A table of spellings by the options that they mean."""
     return {next(iter(resolve_option(spelling)), spelling): meaning for spelling, meaning in table.items()}
 
 
@@ -90,7 +89,6 @@ def _take(imported: ImportedArguments, tokens: Sequence[str]) -> None:
 
 
 def _why_left(name: str, tokens: Sequence[str]) -> str:
-    """Why an option cannot stay in `spec.engine.args`; empty if it can."""
     if name in _SECRETS:
         return f"It is a secret: set {_SECRETS[name]} from a Secret, or use `spec.router.keys`."
     if name in _MANAGED:
@@ -100,7 +98,6 @@ def _why_left(name: str, tokens: Sequence[str]) -> str:
 
 
 def _typed(path: str, text: str) -> object:
-    """The value as its field has it; None if it has no such form."""
     if path not in _WHOLE:
         return text or None
     if path == "engine.gpuMemoryUtilization":

@@ -163,7 +163,6 @@ def _of_first_runner(version: str, memory_gib: float, product: str) -> EngineMem
 
 
 def _of_second_runner(memory: EngineMemory, capability: tuple[int, int]) -> EngineMemory:
-    """The memory behaviour with vLLM's second model runner."""
     blackwell = capability[0] == BLACKWELL
     flashinfer = FLASHINFER_GIB if blackwell or (0, 0) < capability < FLASH_ATTENTION else 0.0
     return replace(

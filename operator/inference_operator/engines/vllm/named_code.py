@@ -70,7 +70,6 @@ def _texts(given: GivenOption, key: str) -> Iterator[str]:
 
 
 def _parsed(text: str) -> object:
-    """The value of a JSON text, or the text."""
     parts = (part if part.startswith('"') else _SHORT_NUMBER.sub("0", part) for part in _QUOTED.split(text))
     try:
         return json.loads("".join(parts))

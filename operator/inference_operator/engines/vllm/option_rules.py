@@ -53,7 +53,6 @@ def _named(table: Mapping[str, str], who: str) -> Iterator[OptionRule]:
 
 
 def _others(classes: Iterable[Classified]) -> Iterator[Classified]:
-    """The variables that stand in no table of `flags.txt`."""
     return (one for one in classes if one.kind is not Class.MANAGED and one.name not in DANGEROUS_VARIABLES)
 
 

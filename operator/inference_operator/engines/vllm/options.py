@@ -10,7 +10,6 @@ from difflib import get_close_matches
 from inference_operator.engines.tables import rows
 
 VERSION = "0.32.0"
-"""The version of vLLM that the table describes."""
 
 _ROWS = rows(__package__, f"options-{VERSION}.txt")
 

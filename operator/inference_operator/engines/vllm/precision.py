@@ -92,7 +92,6 @@ def _configured(requested: str, args: Sequence[str]) -> bool:
 
 
 def _accepted(requested: str, facts: ModelFacts) -> bool:
-    """Whether vLLM takes this name for the checkpoint's method."""
     stored = facts.quantization.method
     if stored.startswith(OVERRIDING) or (stored == "mxfp4" and facts.model_type == "gpt_oss"):
         return True

@@ -58,7 +58,6 @@ that is left."""
 
 
 def phase(log: str) -> Phase | None:
-    """The latest phase in the log; None if it shows none."""
     latest = latest_phase(log, _MESSAGES)
     if latest in (None, Phase.SETTING_UP, Phase.CONNECTING) and _LOADING_WITHOUT_NAME in log:
         return Phase.DOWNLOADING if _HUB_MODEL.search(log) else Phase.LOADING
@@ -84,7 +83,6 @@ _GIB = {"KiB": 2.0**-20, "MiB": 2.0**-10, "GiB": 1.0}
 
 
 def shortage(log: str) -> Shortage | None:
-    """The memory that was missing; None if the log reports none, or not from the start of an engine."""
     if match := _TOO_FEW_STATES.search(log):
         return Shortage(sequences=int(match["fits"]))
     for wording in _CACHE_ERRORS:

@@ -20,7 +20,6 @@ HF_OVERRIDES = "--hf-overrides"
 POOLING, GENERATE = "pooling", "generate"
 _RANKING = re.compile(r"(?i)rerank")
 _SCORING = ("ForSequenceClassification", "ForRanking", "ForRetrieval", "RewardModel", "ColBERT")
-"""Endings of architectures with scores."""
 
 _ROWS = rows(__package__, f"traits-{VERSION}.txt")
 
@@ -99,7 +98,6 @@ def remark_of_ranking(facts: ModelFacts, args: Sequence[str], model: str) -> str
 
 
 def predicts(facts: ModelFacts) -> bool:
-    """Whether vLLM has an implementation of the layers that predict several tokens."""
     return not _PREDICTS.isdisjoint((facts.architecture, facts.model_type))
 
 

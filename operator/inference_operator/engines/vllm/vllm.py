@@ -111,7 +111,6 @@ SHUTDOWN_SECONDS = 10
 hook has waited for all requests by then. One may still arrive between its last check and the signal."""
 
 PRE_STOP = "pre_stop"
-"""Name of the pre-stop hook among the programs of a pod; it waits for the requests."""
 PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, PRE_STOP: text_of(__package__, "pre_stop.py")}
 
 ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
