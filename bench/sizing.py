@@ -142,10 +142,10 @@ def measured() -> tuple[list[Figure], list[str]]:
         own = [one for one in judged if one.case.engine.request_state is second]
         figures += spread(f"KV tokens, {runner} runner", errors_of(own, "kv_tokens", "kv_tokens"), KV_TOKENS_AIMS)
     figures += kinds_of(judged)
-    for name, group in (("family", lambda one: one.row.family), ("GPU", lambda one: one.gpu.name.partition("-")[0])):
+    for name, group in (("family", lambda one: one.row.family), ("GPU", lambda one: one.gpu.kind.partition("-")[0])):
         fitted = [Judged(one, ours(one), near=False) for one in without(cases, group)]
         figures += spread(f"KV tokens, {name} held out", errors_of(fitted, "kv_tokens", "kv_tokens"), KV_TOKENS_AIMS)
-    other = [one for one in judged if SHAPES_OF_H100 not in one.case.gpu.name]
+    other = [one for one in judged if SHAPES_OF_H100 not in one.case.gpu.kind]
     figures += spread("KV GiB, other GPUs than H100", errors_of(other, "kv_gib_per_gpu", "kv_gib"))
     figures += verdict("verdict", judged, aims=True) + near("verdict", judged, at_least(85))
     for name, way in (("KAITO", kaito), ("weights x 1.2", thumb)):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from inference_operator.engines.vllm.memory import version_of, vllm_memory
 from inference_operator.hardware.kinds import GpuKind, kind_named
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.models.quantization import named_quantization
-from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.shape import ParallelSizes, Shape, Speculation
 from tests.testing.collected import entry
@@ -126,7 +126,7 @@ class Case:
 
     row: Startup
     facts: ModelFacts
-    gpu: Gpu
+    gpu: GpuOffer
     engine: EngineMemory
     shape: Shape
 
@@ -172,7 +172,7 @@ def case(row: Startup) -> Case:
         video=True,
         speculation=Speculation(tokens) if (tokens := row.whole("speculative_tokens")) else None,
     )
-    gpu = Gpu(row.fields["gpu"], memory, kind.linked if kind else True)
+    gpu = GpuOffer(row.fields["gpu"], memory, linked=kind.linked if kind else True)
     capability = kind.capability if kind else (0, 0)
-    engine = vllm_memory(row.version, memory_gib=memory, product=gpu.name, capability=capability)
+    engine = vllm_memory(row.version, memory_gib=memory, product=gpu.kind, capability=capability)
     return Case(row, facts, gpu, engine, shape)

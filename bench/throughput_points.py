@@ -13,10 +13,11 @@ from pathlib import Path
 from generators.model_table import models
 from inference_operator.engines.vllm.memory import step_overhead, vllm_memory
 from inference_operator.hardware.kinds import GpuKind, kind_named
+from inference_operator.hardware.offers import offer_of_kind
 from inference_operator.models.catalogue import entry
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.models.model import model_facts
-from inference_operator.sizing.budget import TYPICAL_TOKENS, Gpu
+from inference_operator.sizing.budget import TYPICAL_TOKENS
 from inference_operator.sizing.efficiency import SPEEDUP, Cell, cell
 from inference_operator.sizing.kv_cache import cache_reads
 from inference_operator.sizing.paged import PagedEngine
@@ -126,15 +127,6 @@ def _point(row: dict[str, str]) -> Point:
     )
     if row["engine"] == "TensorRT-LLM":
         shape = replace(shape, max_num_seqs=OTHER_SEQUENCES, max_num_batched_tokens=OTHER_BATCH)
-    gpu = Gpu(
-        kind.name,
-        kind.memory_gib,
-        kind.linked,
-        bandwidth_gb_per_s=kind.bandwidth_gb_per_s,
-        tflops=kind.tflops,
-        link_gb_per_s=kind.link_gb_per_s,
-        capability=kind.capability,
-    )
     overhead = step_overhead(row["version"]) if row["engine"] == "vLLM" else OTHER_OVERHEAD
     engine = vllm_memory(FIRST_RUNNER, memory_gib=kind.memory_gib, product=kind.name)
     load = Load(float(row["prompt_tokens"] or UNSTATED_PROMPT), float(row["answer_tokens"] or UNSTATED_ANSWER))
@@ -146,7 +138,7 @@ def _point(row: dict[str, str]) -> Point:
         facts=facts,
         shape=shape,
         kind=kind,
-        on_gpu=PagedEngine(gpu, engine, overhead),
+        on_gpu=PagedEngine(offer_of_kind(kind), engine, overhead),
         load=load,
         concurrency=None if row["concurrency"] == "max" else float(row["concurrency"]),
         metric=row["metric"],

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.engines.vllm.memory import RUNNER_GRAPH_GIB, vllm_memory
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.activation import graphs_gib
-from inference_operator.sizing.budget import Budget, Gpu
+from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.kv_cache import cache_layout
 from inference_operator.sizing.paged import paged_budget
@@ -17,7 +18,7 @@ from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
 from tests.sizing.pools import model
 
-H100 = Gpu("H100-80GB", 79.19)
+H100 = GpuOffer("H100-80GB", 79.19, linked=True)
 TWO_AT_95 = Shape(ParallelSizes(2), context=8192, utilization=0.95)
 
 

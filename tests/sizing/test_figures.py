@@ -4,11 +4,10 @@ import pytest
 
 from inference_operator.engines.vllm.memory import vllm_cpu_memory, vllm_memory
 from inference_operator.hardware.kinds import kind_named
-from inference_operator.hardware.offers import offer_of_kind
+from inference_operator.hardware.offers import GpuOffer, offer_of_kind
 from inference_operator.models.catalogue import entry
 from inference_operator.models.facts import Attention, ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
 from inference_operator.sizing.fitted_batch import fitted_batch
@@ -55,7 +54,9 @@ def test_a_step_reads_the_weights_once_and_computes_with_each_element() -> None:
 def test_the_rest_of_two_gpus_is_the_cache() -> None:
     pair = Shape(ParallelSizes(2), context=8192, utilization=0.95)
     earlier = vllm_memory("0.19.0", memory_gib=79.19)
-    found = paged_budget(model("meta-llama/Meta-Llama-3.1-70B"), Gpu("H100-80GB", 79.19), earlier, pair)
+    found = paged_budget(
+        model("meta-llama/Meta-Llama-3.1-70B"), GpuOffer("H100-80GB", 79.19, linked=True), earlier, pair
+    )
     assert round(found.kv_cache, 1) == 5.5
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from inference_operator.engines.vllm.memory import vllm_cpu_memory, vllm_memory
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.activation import graphs_gib
-from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.kv_cache import cache_layout
@@ -68,7 +68,7 @@ def test_a_draft_model_takes_memory_for_its_weights_and_its_kv_cache_layers() ->
     own, with_draft = (cache_layout(QWEN, ENGINE, Shape(ParallelSizes(2), speculation=one)) for one in (None, DRAFTED))
     drafts = cache_layout(DRAFT, ENGINE, Shape(ParallelSizes(2)))
     assert with_draft.token_bytes == own.token_bytes + drafts.token_bytes
-    gpu = Gpu("H100-80GB", 79.19)
+    gpu = GpuOffer("H100-80GB", 79.19, linked=True)
     plain, found = (
         paged_budget(QWEN, gpu, ENGINE, Shape(ParallelSizes(2), context=8192)),
         paged_budget(QWEN, gpu, ENGINE, shape),
@@ -79,7 +79,7 @@ def test_a_draft_model_takes_memory_for_its_weights_and_its_kv_cache_layers() ->
 
 def test_the_memory_of_a_draft_model_counts_in_the_last_pipeline_stage() -> None:
     plain, drafted = (Shape(ParallelSizes(1, 2), context=8192, speculation=one) for one in (None, DRAFTED))
-    gpu = Gpu("H100-80GB", 79.19)
+    gpu = GpuOffer("H100-80GB", 79.19, linked=True)
     more = paged_budget(QWEN, gpu, ENGINE, drafted).weights - paged_budget(QWEN, gpu, ENGINE, plain).weights
     assert more == pytest.approx(draft_gib(QWEN, drafted))
     layers = cache_layout(DRAFT, ENGINE, Shape()).token_bytes
@@ -97,7 +97,7 @@ def test_a_multi_token_prediction_layer_counts_as_an_additional_layer(facts: Mod
 
 
 def test_prompt_lookup_decoding_takes_no_memory() -> None:
-    gpu = Gpu("H100-80GB", 79.19)
+    gpu = GpuOffer("H100-80GB", 79.19, linked=True)
     plain, guessed = (paged_budget(QWEN, gpu, ENGINE, Shape(speculation=one)) for one in (None, Speculation(4)))
     assert (plain.weights, plain.kv_cache) == (guessed.weights, guessed.kv_cache)
 

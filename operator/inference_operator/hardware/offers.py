@@ -47,17 +47,18 @@ class GpuOffer:
 
     kind: str
     """Name of the kind, with the profile of a MIG slice."""
-    product: str
-    """The label value that selects these nodes; empty if unknown."""
     memory_gib: float
     """Memory of one GPU or slice, as CUDA reports it."""
-    per_node: int
-    nodes: int
-    resource: str
-    capability: tuple[int, int]
+    product: str = ""
+    """The label value that selects these nodes; empty if unknown."""
+    per_node: int = 1
+    nodes: int = 1
+    resource: str = GPU_RESOURCE
+    capability: tuple[int, int] = (0, 0)
     bandwidth_gb_per_s: float = 0.0
+    """0 if unknown, as the other speeds then are."""
     tflops: float = 0.0
-    """Dense 16-bit tensor operations per second, in 10^12; 0 if unknown."""
+    """Dense 16-bit tensor operations per second, in 10^12."""
     link_gb_per_s: float = 0.0
     """Bandwidth of one direction to another GPU of the node."""
     linked: bool = False
@@ -103,11 +104,9 @@ class GpuOffer:
 def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: float | None = None) -> GpuOffer:
     return GpuOffer(
         kind=kind.name,
-        product="",
         memory_gib=kind.memory_gib,
         per_node=per_node,
         nodes=nodes,
-        resource=GPU_RESOURCE,
         capability=kind.capability,
         bandwidth_gb_per_s=kind.bandwidth_gb_per_s,
         tflops=kind.tflops,
@@ -220,18 +219,13 @@ def _whole(labels: Mapping[str, str], product: str, kind: GpuKind | None, resour
     replicas = max(1, int(_number(labels.get(REPLICAS, ""))))
     sharing = labels.get(SHARING, "none") != "none"
     shared = resource == SHARED_RESOURCE or product.endswith("-SHARED") or replicas > 1 or sharing
-    return GpuOffer(
-        kind=kind.name if kind else product,
+    return replace(
+        offer_of_kind(kind) if kind else GpuOffer(product, memory),
         product=product,
         memory_gib=memory,
         per_node=count,
-        nodes=1,
         resource=resource,
         capability=_capability(labels, kind),
-        bandwidth_gb_per_s=kind.bandwidth_gb_per_s if kind else 0.0,
-        tflops=kind.tflops if kind else 0.0,
-        link_gb_per_s=kind.link_gb_per_s if kind else 0.0,
-        linked=bool(kind and kind.linked),
         shared=shared,
     )
 
@@ -242,7 +236,6 @@ def _slice(labels: Mapping[str, str], kind: GpuKind | None, resource: str, count
         product=labels.get(PRODUCT, ""),
         memory_gib=round(int(mig["memory"]) * MIG_USABLE, 2),
         per_node=count,
-        nodes=1,
         resource=resource,
         capability=_capability(labels, kind),
         bandwidth_gb_per_s=kind.bandwidth_gb_per_s * int(mig["parts"]) / MIG_PARTS if kind else 0.0,

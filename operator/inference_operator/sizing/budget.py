@@ -5,9 +5,8 @@ The terms are those of all engines. How large they are, and which of them an eng
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Protocol
 
-from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.shape import Shape, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
@@ -17,33 +16,6 @@ SPARE = 0.02
 (fragmentation, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
 TYPICAL_TOKENS = 2048
 """Tokens of a typical request, prompt and answer together (docs/explanation/sizing.md)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    name: str
-    memory_gib: float
-    """Total memory as CUDA reports it."""
-    linked: bool = True
-    bandwidth_gb_per_s: float = 0.0
-    """0: unknown, as all speeds of this GPU then are."""
-    tflops: float = 0.0
-    """Dense 16-bit tensor operations per second, in 10^12."""
-    link_gb_per_s: float = 0.0
-    """Bandwidth of one direction to another GPU of the node."""
-    capability: tuple[int, int] = (0, 0)
-
-    @classmethod
-    def of(cls, offer: GpuOffer) -> Self:
-        return cls(
-            offer.kind,
-            offer.memory_gib,
-            offer.linked,
-            bandwidth_gb_per_s=offer.bandwidth_gb_per_s,
-            tflops=offer.tflops,
-            link_gb_per_s=offer.link_gb_per_s,
-            capability=offer.capability,
-        )
 
 
 class TermName(StrEnum):

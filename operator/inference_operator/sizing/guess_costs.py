@@ -1,7 +1,7 @@
 """The costs of speculative decoding in a step (`steptime.py`): of what guesses tokens, and of verifying them."""
 
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.efficiency import HEAD_SHARE, MEMORY_SHARE
 from inference_operator.sizing.kv_cache import layer_token_bytes
 from inference_operator.sizing.lora_and_speculative import draft_gib, draft_shape
@@ -19,7 +19,7 @@ VERIFY_SECONDS = 0.8e-3
 """To compare the guesses of a step with what the model computed, and to prepare the next ones."""
 
 
-def guess_costs(facts: ModelFacts, gpu: Gpu, shape: Shape, *, exchange_seconds: float) -> GuessCosts | None:
+def guess_costs(facts: ModelFacts, gpu: GpuOffer, shape: Shape, *, exchange_seconds: float) -> GuessCosts | None:
     """The costs of a step's guesses; None without any, and where what guesses them is unknown or the text itself.
 
     It multiplies 16-bit weights, of which a step reads all; a layer of the model itself with experts reads fewer.

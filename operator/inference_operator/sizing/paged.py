@@ -14,6 +14,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.sizing.activation import (
     activation_gib,
@@ -22,7 +23,7 @@ from inference_operator.sizing.activation import (
     graphs_gib,
     sequences,
 )
-from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Gpu, Origin, Term, TermName
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Origin, Term, TermName
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES, context_left
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.gpu_support import GpuSupport
@@ -73,7 +74,7 @@ NO_TABLES, NO_ENCODERS = GpuSupport(), EncoderDivision()
 class PagedEngine:
     """Such an engine on one kind of GPU, with the rules of vLLM."""
 
-    gpu: Gpu
+    gpu: GpuOffer
     engine: EngineMemory
     overhead: Overhead
     support: GpuSupport = NO_TABLES
@@ -115,7 +116,7 @@ class PagedEngine:
         return tuple(name for name, is_default in derived if is_default)
 
 
-def paged_budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> Budget:
+def paged_budget(facts: ModelFacts, gpu: GpuOffer, engine: EngineMemory, shape: Shape) -> Budget:
     context = shape.context or facts.context
     weights, activation = _fullest_stage(facts, engine, shape, context)
     outside_torch = engine.context_gib(shape.parallel.group, shape.parallel.pipeline, linked=gpu.linked)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import Attention, MatrixPart, ModelFacts, Split
-from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.efficiency import (
     ATTENTION_SHARE,
     EXCHANGE_SECONDS,
@@ -155,7 +155,9 @@ PAIR = 2
 """Largest group of GPUs on a bus of which measurements are public (`bench/data/throughput.csv`)."""
 
 
-def step_costs(facts: ModelFacts, gpu: Gpu, reads: CacheReads, overhead: Overhead, shape: Shape) -> StepCosts | None:
+def step_costs(
+    facts: ModelFacts, gpu: GpuOffer, reads: CacheReads, overhead: Overhead, shape: Shape
+) -> StepCosts | None:
     """The costs of a step; None if the GPU's speed is unknown, or if weights in host memory pass a bus in each step.
 
     Args:
@@ -163,7 +165,7 @@ def step_costs(facts: ModelFacts, gpu: Gpu, reads: CacheReads, overhead: Overhea
     """
     if not (gpu.bandwidth_gb_per_s and gpu.tflops) or shape.cpu_offload_gib:
         return None
-    kernel_cell = cell(facts, shape, gpu=gpu.name, capability=gpu.capability)
+    kernel_cell = cell(facts, shape, gpu=gpu.kind, capability=gpu.capability)
     share = measured_share(kernel_cell)
     costs = costs_of_work(
         step_work(facts, reads, shape),
@@ -178,13 +180,13 @@ def step_costs(facts: ModelFacts, gpu: Gpu, reads: CacheReads, overhead: Overhea
     return replace(costs, decodes=not facts.is_pooling, guesses=guesses)
 
 
-def _is_unmeasured(gpu: Gpu, parallel: ParallelSizes) -> bool:
+def _is_unmeasured(gpu: GpuOffer, parallel: ParallelSizes) -> bool:
     """Whether no measurement of a step is public in this form: over nodes, of data parallel ranks, of a shared bus."""
     return parallel.nodes > 1 or parallel.data > 1 or (parallel.tensor > PAIR and not gpu.linked)
 
 
 def costs_of_work(
-    work: StepWork, gpu: Gpu, overhead: Overhead, *, operations_per_second: float, stages: int, estimated: bool
+    work: StepWork, gpu: GpuOffer, overhead: Overhead, *, operations_per_second: float, stages: int, estimated: bool
 ) -> StepCosts:
     """The costs of this work on a GPU that multiplies matrices at this speed."""
     memory = MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA

@@ -17,8 +17,9 @@ import math
 from dataclasses import dataclass, replace
 
 from inference_operator.engines.sglang.image import VERSION
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
-from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Gpu, Origin, Term, TermName
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, context_left
 from inference_operator.sizing.gpu_support import GpuSupport
@@ -107,7 +108,7 @@ def cache_gib(fraction: float, free_before: float, weights: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SGLangOnGpus:
-    gpu: Gpu
+    gpu: GpuOffer
     reported_gib: float = 0.0
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:

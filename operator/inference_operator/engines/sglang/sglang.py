@@ -54,7 +54,6 @@ from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
 from inference_operator.settings import Settings
-from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape, Speculation
@@ -152,7 +151,7 @@ class SGLang(Engine):
         return gpu_needs(image)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.SGLangOnGpus:  # noqa: ARG002 - protocol
-        return memory.SGLangOnGpus(Gpu.of(offer), reported_gib)
+        return memory.SGLangOnGpus(offer, reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         return memory.cpu_needs(facts, shape)

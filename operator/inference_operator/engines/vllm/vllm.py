@@ -98,7 +98,6 @@ from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sentences import sentences
 from inference_operator.settings import Settings
-from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
 from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.paged import PagedEngine
@@ -256,7 +255,7 @@ class Vllm(Engine):
             version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind, capability=offer.capability
         )
         overhead = step_overhead(version_of_image(image))
-        return PagedEngine(Gpu.of(offer), engine.with_reported(reported_gib), overhead, SUPPORT, ENCODERS)
+        return PagedEngine(offer, engine.with_reported(reported_gib), overhead, SUPPORT, ENCODERS)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         return cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
