@@ -274,7 +274,7 @@ class Engine(ABC):
     steps: str = ""
     """Name of the counter that rises while the engine computes."""
 
-    def sample(self, metrics_text: str) -> EngineSample | None:
+    def sample(self, metrics_text: str, /) -> EngineSample | None:
         """The sample in a Prometheus metrics text; None if it lacks the metrics."""
         names = [name for name in (self.series.running, self.series.waiting, self.steps) if name]
         try:

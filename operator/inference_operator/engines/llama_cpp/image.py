@@ -36,7 +36,7 @@ def is_another_version(image: str) -> bool:
     return match is not None and match[1] != BUILD
 
 
-def support(architecture: str, image: str) -> Support:
+def support(architecture: str, *, image: str) -> Support:
     """Whether llama.cpp generates text with models of an architecture.
 
     Nothing is known about other versions than that of the table: they may have more.

@@ -27,17 +27,14 @@ from inference_operator.engines.llama_cpp.options import (
     refusal_of_own_variables,
     separated,
 )
-from inference_operator.engines.model_access import Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
-from inference_operator.models.facts import ModelFacts
 from inference_operator.quantity import value
 from inference_operator.settings import Settings
-from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.fitting import LEAST_CONTEXT
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
@@ -91,6 +88,9 @@ class LlamaCpp(Engine):
     series = EngineSeries(running=RUNNING, waiting=WAITING)
     steps = STEPS
 
+    cpu_needs = staticmethod(memory.cpu_needs)
+    support = staticmethod(support)
+
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
@@ -105,9 +105,6 @@ class LlamaCpp(Engine):
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.OnGpus:  # noqa: ARG002 - protocol
         return memory.OnGpus(offer.memory_gib, reported_gib)
-
-    def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-        return memory.cpu_needs(facts, shape)
 
     def image(self, device: Device, settings: Settings) -> str:
         return settings.engine_image(EngineKind.LLAMA_CPP, device, IMAGES[device])
@@ -132,9 +129,6 @@ class LlamaCpp(Engine):
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
             prefix_cure="No argument ends that: each request may ask for the cache with `cache_prompt`.",
         )
-
-    def support(self, architecture: str, *, image: str) -> Support:
-        return support(architecture, image)
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
         if cached or not model.source.startswith("hf://"):

@@ -54,10 +54,8 @@ from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
 from inference_operator.settings import Settings
-from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape, Speculation
-from inference_operator.views.samples import EngineSample
 
 PHASES: Mapping[Phase, re.Pattern[str]] = {
     # srt/distributed/device_communicators/pynccl.py
@@ -113,6 +111,9 @@ adapters, profile, pause and empty the engine, or show its state. `/generate` ta
 FRACTION_DIGITS = 1000
 """`--mem-fraction-static` has three digits, rounded down."""
 
+_NAMES = frozenset(text_of(__package__, f"architectures-{VERSION}.txt").splitlines())
+_LOST = "SGLang has no adapters here, reads text only, and no release of the operator was tested with it on a GPU."
+
 
 @dataclass(frozen=True, slots=True)
 class SGLang(Engine):
@@ -136,6 +137,9 @@ class SGLang(Engine):
     environment, compiled = ENVIRONMENT, COMPILED
     writable = (HOME, TEMPORARY)
 
+    cpu_needs = staticmethod(memory.cpu_needs)
+    sample = staticmethod(engine_sample)
+
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
@@ -152,9 +156,6 @@ class SGLang(Engine):
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.SGLangOnGpus:  # noqa: ARG002 - protocol
         return memory.SGLangOnGpus(offer, reported_gib)
-
-    def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-        return memory.cpu_needs(facts, shape)
 
     def shape(self, spec: EngineSpec) -> Shape:
         return Shape(
@@ -198,16 +199,38 @@ class SGLang(Engine):
         )
 
     def check_facts(self, facts: ModelFacts) -> Refusal | None:
-        return refusal_of_model(facts)
+        """Why a model is not served with SGLang, or None.
+
+        1. Its config names an architecture of the table, and no other one: SGLang looks at each of them.
+        2. It generates text: SGLang would serve a model that embeds or ranks texts as if it did.
+        3. It has no encoder of images, video or sound.
+        4. Its weights are in a format that the one loader of safetensors reads.
+        """
+        problem = ""
+        if facts.architecture not in _NAMES or facts.other_architectures:
+            problem = (
+                "SGLang serves only models whose `config.json` names one architecture, of a text model that it knows."
+            )
+        elif facts.is_pooling:
+            problem = "SGLang serves only models that generate text here, and this one embeds or ranks texts."
+        elif facts.has_vision or facts.tower:
+            problem = "SGLang serves only models that read nothing but text here."
+        elif facts.quantization.kernel is Kernel.BITSANDBYTES:
+            problem = "SGLang needs another loader for weights of bitsandbytes."
+        if not problem:
+            return None
+        return Refusal(
+            Reason.INVALID_MODEL, "spec.model.source", problem, "Use another model, or `spec.engine.kind: VLLM`."
+        )
 
     def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
-        return support(architecture)
+        """The table holds for every image."""
+        if architecture and architecture not in _NAMES:
+            return Support(f"SGLang {VERSION} serves no models of the architecture `{architecture}` here.")
+        return Support(lost=_LOST)
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         return refusal_of_name(model.served_name or "") or (refusal_of_moved_cache(spec.env) if cached else None)
-
-    def sample(self, metrics_text: str) -> EngineSample | None:
-        return engine_sample(metrics_text)
 
     def probe_request(self, model: str) -> ProbeRequest | None:
         return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1}) if model else None
@@ -246,38 +269,3 @@ def _fraction(plan: Plan) -> Iterator[str]:
 def _bound(host: str) -> str:
     """The address to bind; empty for all, since uvicorn would bind `::` for IPv6 only."""
     return "" if host == "::" else host
-
-
-_NAMES = frozenset(text_of(__package__, f"architectures-{VERSION}.txt").splitlines())
-_LOST = "SGLang has no adapters here, reads text only, and no release of the operator was tested with it on a GPU."
-
-
-def support(architecture: str) -> Support:
-    """Whether SGLang generates text with models of an architecture. The table holds for every image."""
-    if architecture and architecture not in _NAMES:
-        return Support(f"SGLang {VERSION} serves no models of the architecture `{architecture}` here.")
-    return Support(lost=_LOST)
-
-
-def refusal_of_model(facts: ModelFacts) -> Refusal | None:
-    """Why a model is not served with SGLang, or None.
-
-    1. Its config names an architecture of the table, and no other one: SGLang looks at each of them.
-    2. It generates text: SGLang would serve a model that embeds or ranks texts as if it did.
-    3. It has no encoder of images, video or sound.
-    4. Its weights are in a format that the one loader of safetensors reads.
-    """
-    problem = ""
-    if facts.architecture not in _NAMES or facts.other_architectures:
-        problem = "SGLang serves only models whose `config.json` names one architecture, of a text model that it knows."
-    elif facts.is_pooling:
-        problem = "SGLang serves only models that generate text here, and this one embeds or ranks texts."
-    elif facts.has_vision or facts.tower:
-        problem = "SGLang serves only models that read nothing but text here."
-    elif facts.quantization.kernel is Kernel.BITSANDBYTES:
-        problem = "SGLang needs another loader for weights of bitsandbytes."
-    if not problem:
-        return None
-    return Refusal(
-        Reason.INVALID_MODEL, "spec.model.source", problem, "Use another model, or `spec.engine.kind: VLLM`."
-    )

@@ -26,12 +26,9 @@ from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
 from inference_operator.engines.transformers.architectures import BATCHED, VERSION, support
 from inference_operator.engines.vllm_image import HOME, WRITABLE, default_image, gpu_needs
-from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.settings import Settings
-from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
 
@@ -102,6 +99,10 @@ class Transformers(Engine):
 
     environment, writable = ENVIRONMENT, WRITABLE
 
+    gpu_needs = staticmethod(gpu_needs)
+    cpu_needs = staticmethod(memory.cpu_needs)
+    image = staticmethod(default_image)
+
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
@@ -111,14 +112,8 @@ class Transformers(Engine):
             or refusal_of_variables(spec.env, allowed=settings.allowed_environment)
         )
 
-    def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:
-        return gpu_needs(spec, image)
-
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.OnOneGpu:  # noqa: ARG002 - protocol
         return memory.OnOneGpu(offer.memory_gib, reported_gib)
-
-    def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-        return memory.cpu_needs(facts, shape)
 
     def shape(self, spec: EngineSpec) -> Shape:
         return Shape(
@@ -127,10 +122,6 @@ class Transformers(Engine):
             max_num_batched_tokens=spec.max_num_batched_tokens,
             element_bytes=ELEMENT_BYTES.get(spec.dtype),
         )
-
-    def image(self, device: Device, settings: Settings) -> str:
-        """The setting `gpuEngineImage` or `cpuEngineImage`: vLLM's image has Transformers too."""
-        return default_image(device, settings)
 
     def process(
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import Engine
@@ -15,10 +14,8 @@ from inference_operator.engines.group.launch import group_drain, group_member, s
 from inference_operator.engines.hub_access import offline_variables, with_token
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import Support
-from inference_operator.engines.options import ImportedArguments
-from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
-from inference_operator.engines.start_log import Phase
 from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
@@ -92,18 +89,15 @@ from inference_operator.engines.vllm_image import (
     gpu_needs,
     version_of_image,
 )
-from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sentences import sentences
 from inference_operator.settings import Settings
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
-from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.paged import PagedEngine
 from inference_operator.sizing.plan import Drafting, Plan
 from inference_operator.sizing.shape import Shape
-from inference_operator.views.samples import EngineSample
 
 SHUTDOWN_SECONDS = 10
 """`--shutdown-timeout`: how long vLLM continues after SIGTERM (since 0.18; 0 aborts requests at once). The pre-stop
@@ -190,6 +184,17 @@ class Vllm(Engine):
 
     environment, writable, compiled = ENVIRONMENT, WRITABLE, COMPILED
 
+    check_member = staticmethod(refusal_of_member)
+    check_transfer = staticmethod(refusal_of_transfer)
+    imported = staticmethod(imported_arguments)
+    gpu_needs = staticmethod(gpu_needs)
+    shape = staticmethod(shape_of)
+    image = staticmethod(default_image)
+    advisories = staticmethod(notice_of_advisories)
+    shortage = staticmethod(shortage)
+    phase = staticmethod(phase)
+    sample = staticmethod(engine_sample)
+
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
@@ -234,20 +239,8 @@ class Vllm(Engine):
             or refusal_of_speculation(spec, facts, draft)
         )
 
-    def check_member(self, spec: EngineSpec) -> Refusal | None:
-        return refusal_of_member(spec)
-
-    def check_transfer(self, spec: EngineSpec, own: Sequence[str], *, image: str) -> Refusal | None:
-        return refusal_of_transfer(spec, own, image=image)
-
     def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:
         return refusal_of_own_batches(spec.args)
-
-    def imported(self, args: Sequence[str]) -> ImportedArguments:
-        return imported_arguments(args)
-
-    def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:
-        return gpu_needs(spec, image)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
         """The version in the image's tag, or the latest known version, on these GPUs."""
@@ -260,17 +253,8 @@ class Vllm(Engine):
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         return cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
 
-    def shape(self, spec: EngineSpec) -> Shape:
-        return shape_of(spec)
-
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
         return parsers_of(model, architecture, image=image)
-
-    def image(self, device: Device, settings: Settings) -> str:
-        return default_image(device, settings)
-
-    def advisories(self, image: str) -> str:
-        return notice_of_advisories(image)
 
     def doubt_of_tables(self, image: str) -> str:
         """Only of images that name their version; others are taken for the tables' own."""
@@ -343,19 +327,6 @@ class Vllm(Engine):
             or refusal_of_draft(spec, model, cached=cached)
             or (refusal_of_cached(spec) if cached else None)
         )
-
-    def shortage(self, log: str) -> Shortage | None:
-        return shortage(log)
-
-    def phase(self, log: str) -> Phase | None:
-        return phase(log)
-
-    def sample(self, metrics_text: str) -> EngineSample | None:
-        return engine_sample(metrics_text)
-
-    def probe_request(self, model: str) -> ProbeRequest:
-        """A completion of one token: it takes one scheduler iteration."""
-        return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1})
 
 
 def _computed(spec: EngineSpec, served: ServedModel, timeouts: Timeouts) -> Mapping[str, str]:
