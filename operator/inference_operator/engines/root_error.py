@@ -91,7 +91,7 @@ def root_error(log: str) -> RootError | None:
     end = "\n".join(log[-MAX_CHARACTERS:].rsplit("\n", MAX_LOG_LINES)[-MAX_LOG_LINES:])
     errors = logged_errors(end)
     before = _before_the_end(errors)
-    causes = [error for error in before if not _is_passed_on(error)]
+    causes = [one for one in before if one.name not in _STOPPED and not any(map(_PASSED_ON.search, one.lines))]
     if chosen := _innermost(causes or before):
         return RootError(_text(chosen), chosen.file, is_decision=bool(causes) and _is_decision(chosen))
     text = _last_words(end)
@@ -127,10 +127,6 @@ def _depth(error: LoggedError) -> int:
     if "worker" in name or name.startswith("rank"):
         return 0
     return 1 if "core" in name else 2
-
-
-def _is_passed_on(error: LoggedError) -> bool:
-    return error.name in _STOPPED or any(_PASSED_ON.search(line) for line in error.lines)
 
 
 def _is_decision(error: LoggedError) -> bool:

@@ -100,17 +100,13 @@ def _listed_files(store: S3Store) -> Sequence[ListedFile]:
     """All files, without the empty objects that some tools create for folders; or more files than a model may have."""
     every = (entry for chunk in obstore.list(store) for entry in chunk if entry["path"])
     files = {
-        str(entry["path"]): ListedFile(str(entry["path"]), int(entry["size"]), etag=_etag(entry["e_tag"]))
+        str(entry["path"]): ListedFile(str(entry["path"]), int(entry["size"]), etag=(entry["e_tag"] or "").strip('"'))
         for entry in islice(every, _MAX_OBJECTS)
     }
     if len(files) == _MAX_OBJECTS:
         return list(files.values())
     folders = {parent for path in files for parent in _parents(path)}
     return [file for path, file in files.items() if path not in folders or file.size_bytes]
-
-
-def _etag(text: str | None) -> str:
-    return (text or "").strip('"')
 
 
 def _parents(path: str) -> Sequence[str]:

@@ -66,7 +66,8 @@ def _repositories(root: Path, uses: Uses) -> Iterator[tuple[ModelFolder, Sequenc
 
 def _prune_repository(folder: ModelFolder, uses: Sequence[Use], *, now: float, dry_run: bool) -> tuple[list[Item], int]:
     with _locked(folder.lock) as is_free:
-        snapshots = {path.name: _is_complete(folder, path.name) for path in subfolders(folder.snapshots)}
+        commits = [path.name for path in subfolders(folder.snapshots)]
+        snapshots = {one: COMMIT.fullmatch(one) is not None and folder.record(one).is_file() for one in commits}
         recent = folder.lock.stat().st_mtime
         repository = CachedRepository(folder.name, snapshots, recent=now - recent < RECENT_SECONDS)
         decided = deletion_of(repository, uses) if is_free else Deletion(why="a Job downloads it now")
@@ -130,10 +131,6 @@ def _linked(snapshot: Path) -> set[str]:
     """The names in `blobs` to which the files of a snapshot link."""
     links = (Path(parent) / name for parent, _, names in os.walk(snapshot) for name in names)
     return {Path(link.readlink()).name for link in links if link.is_symlink()}
-
-
-def _is_complete(folder: ModelFolder, commit: str) -> bool:
-    return COMMIT.fullmatch(commit) is not None and folder.record(commit).is_file()
 
 
 @contextmanager

@@ -75,9 +75,9 @@ def adapter_facts(config: object, shapes: Shapes) -> AdapterFacts | NotUnderstoo
     if rank > MAX_RANK:
         return NotUnderstood(CONFIG, f"has rank {rank}; engines take at most {MAX_RANK}.", "Train a smaller adapter.")
     base = config.get("base_model_name_or_path")
-    hidden, layers = _hidden_size(shapes), _layers(shapes)
+    layers = max((int(match[1]) + 1 for name in shapes if (match := _LAYER.search(name))), default=0)
     named = base if isinstance(base, str) and len(base) <= MAX_BASE_LENGTH else ""
-    return AdapterFacts(rank, named, hidden, layers)
+    return AdapterFacts(rank, named, _hidden_size(shapes), layers)
 
 
 def _problems_of_config(config: Manifest) -> Iterator[NotUnderstood]:
@@ -132,10 +132,6 @@ def _hidden_size(shapes: Shapes) -> int:
     outputs = {shape[0] for module, side, shape in _tensors(shapes) if side == _B and module in _TO_HIDDEN}
     sizes = inputs | outputs
     return sizes.pop() if len(sizes) == 1 else 0
-
-
-def _layers(shapes: Shapes) -> int:
-    return max((int(match[1]) + 1 for name in shapes if (match := _LAYER.search(name))), default=0)
 
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)

@@ -180,15 +180,11 @@ def language_model(document: object) -> tuple[Config, bool]:
         inner = next((fields[name] for name in TEXT_CONFIGS if isinstance(fields.get(name), dict)), None)
         if inner is None:
             break
-        outer = _without(fields, TEXT_CONFIGS)
+        outer = {name: value for name, value in fields.items() if name not in TEXT_CONFIGS}
         fields = {**outer, **_given(inner, outer), "architectures": document.get("architectures")}
     model_type = fields.get("model_type")
     named = Config(fields, transformers_defaults(model_type) if isinstance(model_type, str) else {})
     return named, has_vision or named.architecture.endswith("ForConditionalGeneration")
-
-
-def _without(fields: Manifest, names: tuple[str, ...]) -> Manifest:
-    return {name: value for name, value in fields.items() if name not in names}
 
 
 def _given(inner: Mapping[str, object], outer: Manifest) -> Manifest:

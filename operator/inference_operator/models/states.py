@@ -74,7 +74,7 @@ def _unnamed(config: Config, layers: int) -> int:
         if isinstance(attention := config.fields.get(name), list):
             return max(0, layers - len(attention))
     if period := config.positive("attn_layer_period"):
-        return layers - _at(layers, period, config.count("attn_layer_offset") or 0)
+        return layers - len(range(config.count("attn_layer_offset") or 0, layers, period))
     if isinstance(kda := config.section("linear_attn_config").fields.get("kda_layers"), list):
         return len(kda)
     if (size := config.count("layer_group_size")) and size > 1:  # Ling and Ring; the last one of a group attends
@@ -83,11 +83,6 @@ def _unnamed(config: Config, layers: int) -> int:
     if _alternates(config):
         return layers - layers // (config.positive("full_attention_interval") or LINEAR_EVERY)
     return layers if config.fields.keys() & set(HEADS) else 0
-
-
-def _at(layers: int, period: int, offset: int) -> int:
-    """Layers whose number is `offset` more than a multiple of `period`."""
-    return len(range(offset, layers, period))
 
 
 def _alternates(config: Config) -> bool:

@@ -20,11 +20,8 @@ def fixed_replicas(
     """
     if nodes is None or not plan.gpus_per_replica:
         return requested
-    return min(requested, max(room_for(nodes, pod, plan), sum(_is_placed(engine) for engine in engines)))
-
-
-def _is_placed(engine: EngineView) -> bool:
-    return not (engine.is_unschedulable or engine.failed or engine.terminating)
+    placed = [engine for engine in engines if not (engine.is_unschedulable or engine.failed or engine.terminating)]
+    return min(requested, max(room_for(nodes, pod, plan), len(placed)))
 
 
 def capped(requested: int, replicas: int) -> str:
@@ -50,11 +47,7 @@ def disk_shortfall(nodes: Sequence[NodeView] | None, pod: Manifest, resource: st
     amounts = [(node.name, node.allocatable.get(_STORAGE, "")) for node in suiting]
     if not requested or not amounts or any(not amount or value(amount) >= value(requested) for _, amount in amounts):
         return ""
-    named = ", ".join(f"`{name}` has {_readable(amount)}" for name, amount in sorted(amounts)[:NAMED_NODES])
+    in_gib = [(name, int(value(amount)) // 2**30) for name, amount in sorted(amounts)]
+    named = ", ".join(f"`{name}` has {amount}Gi" for name, amount in in_gib[:NAMED_NODES])
     more = f" and {len(amounts) - NAMED_NODES} more" if len(amounts) > NAMED_NODES else ""
     return f"An engine requests `{requested}` of disk, and no node for it has so much: {named}{more}."
-
-
-def _readable(amount: str) -> str:
-    """In GiB: kubelets report bytes."""
-    return f"{int(value(amount)) // 2**30}Gi"

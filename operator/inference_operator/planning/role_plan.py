@@ -15,7 +15,7 @@ what is free. GPUs that no node has yet, because they are declared or named in t
 come.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from inference_operator.api.affinity import Affinity
@@ -38,7 +38,6 @@ from inference_operator.planning.healing import learned_from, same_sizes
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.plan import SIZING_RULES
-from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResults, NodeGpus
 from inference_operator.views.node_fit import schedulable_now
 from inference_operator.views.raw import annotations, mapping
@@ -77,7 +76,8 @@ def plan_state(context: RoleContext) -> PlanState:
     latest = recorded if is_present and _keeps_stages(spec, recorded) else None
     if latest and _is_renewed(context):
         latest = replace(latest, image=context.engine.desired_image(spec, settings))
-    kept = None if _all_unschedulable(context.live.engines) else latest
+    engines = context.live.engines
+    kept = None if engines and all(engine.is_unschedulable for engine in engines) else latest
     image = kept.image if kept else context.engine.desired_image(spec, settings)
     return PlanState(context, current, latest, kept, image)
 
@@ -104,10 +104,6 @@ def spec_hash(spec: Spec, engine: Engine) -> str:
     revisions = [revision] if revision else []
     pickle = ["pickle"] if spec.model.allow_pickle else []
     return content_hash([spec.model.source, spec.engine.image, requested_of_sizes(spec, engine), *revisions, *pickle])
-
-
-def _all_unschedulable(engines: Sequence[EngineView]) -> bool:
-    return bool(engines) and all(engine.is_unschedulable for engine in engines)
 
 
 def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:

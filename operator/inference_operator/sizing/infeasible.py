@@ -37,7 +37,8 @@ def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None
     longest = facts.longest_context or facts.context
     if inputs.context and facts.context_stated and inputs.context > longest:
         problem = f"{inputs.context:,} tokens are more than the {longest:,} that the model supports."
-        scaled = " If the model's card describes YaRN, set `spec.engine.ropeScaling`." if _may_scale(facts) else ""
+        plain = dict(facts.rope).get("rope_type", "default") == "default" and not (facts.has_vision or facts.uses_mla)
+        scaled = " If the model's card describes YaRN, set `spec.engine.ropeScaling`." if plain else ""
         cure = f"Use at most {longest}, or leave it out.{scaled}"
         return Infeasible(InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, cure)
     if refused := _undivided(facts, inputs) or without_experts(facts, inputs):
@@ -46,10 +47,6 @@ def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None
     if rule := engine.broken_rule(facts, shape):
         return _not_allowed(pools, inputs, rule)
     return unequal(inputs) or impossible(pools, inputs)
-
-
-def _may_scale(facts: ModelFacts) -> bool:
-    return dict(facts.rope).get("rope_type", "default") == "default" and not (facts.has_vision or facts.uses_mla)
 
 
 def _not_allowed(pools: Sequence[Pool], inputs: SizingInputs, rule: str) -> Infeasible:

@@ -84,7 +84,8 @@ def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[MatrixPart,
     for matrix in facts.matrices:
         share = float(matrix.part in ends) if matrix.part in ENDS else part
         tensor, stacked = expert_ranks(matrix, shape)
-        elements = _rows(matrix, facts, tensor) * _columns(matrix, tensor) * stacked
+        columns = matrix.columns / tensor if matrix.split is Split.COLUMNS else matrix.columns
+        elements = _rows(matrix, facts, tensor) * columns * stacked
         padded = elements * _padding(matrix, facts, stored.kernel, tensor)
         size = _allocated(padded * stored.size(matrix)) * matrix.layers * share
         total += size
@@ -171,10 +172,6 @@ def _rows(matrix: Matrix, facts: ModelFacts, tensor: int) -> float:
             return matrix.rows / min(tensor, heads)
         case _:
             return matrix.rows
-
-
-def _columns(matrix: Matrix, tensor: int) -> float:
-    return matrix.columns / tensor if matrix.split is Split.COLUMNS else matrix.columns
 
 
 def _padding(matrix: Matrix, facts: ModelFacts, kernel: Kernel, tensor: int) -> float:

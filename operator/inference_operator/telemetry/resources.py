@@ -173,7 +173,8 @@ class ResourceMetrics(Collector):
         resources = list(self.resources())
         self._restarts.update({key: engines for key, _, engines, _ in resources})
         self._router_restarts.update({key: routers for key, _, _, routers in resources})
-        every = [(key, figures, _staying(engines)) for key, figures, engines, _ in resources]
+        # An engine that has failed has released its nodes.
+        every = [(key, figures, [one for one in engines if not one.failed]) for key, figures, engines, _ in resources]
         keys = {key for key, _, _ in every}
         self._faults = {fault: Counter({k: n for k, n in c.items() if k in keys}) for fault, c in self._faults.items()}
         self._startups.update({key: engines for key, _, engines in every})
@@ -218,11 +219,6 @@ def _decided(decision: Decision) -> Iterator[Series]:
         yield DEMAND, requests, part
     yield TARGET, decision.target_concurrency
     yield BOUND, 1, decision.bound.name.lower()
-
-
-def _staying(engines: Sequence[EngineView]) -> list[EngineView]:
-    """The engines that use something: one that has failed has released its nodes."""
-    return [engine for engine in engines if not engine.failed]
 
 
 def _replicas(figures: ResourceFigures, engines: Sequence[EngineView]) -> Mapping[str, int]:

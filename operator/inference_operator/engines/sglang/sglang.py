@@ -179,7 +179,8 @@ class SGLang(Engine):
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
-        options = (*_options(spec, plan, served), f"--host={_bound(at.host)}", f"--port={self.port}", *spec.args)
+        host = "" if at.host == "::" else at.host  # uvicorn would bind `::` for IPv6 only
+        options = (*_options(spec, plan, served), f"--host={host}", f"--port={self.port}", *spec.args)
         return EngineProcess(
             command=checked_start(program_command(LAUNCH, has_packages=True), plan),
             args=options,
@@ -264,8 +265,3 @@ def _fraction(plan: Plan) -> Iterator[str]:
     fraction = sized.requested_gib / sized.memory_gib if sized else plan.gpu_memory_utilization
     if fraction:
         yield f"--mem-fraction-static={floor(fraction * FRACTION_DIGITS + 1e-6) / FRACTION_DIGITS}"
-
-
-def _bound(host: str) -> str:
-    """The address to bind; empty for all, since uvicorn would bind `::` for IPv6 only."""
-    return "" if host == "::" else host

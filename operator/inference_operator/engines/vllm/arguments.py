@@ -67,7 +67,8 @@ Set it to a commit with 40 hexadecimal digits.
         return None
     runs, cure = f"`{REMOTE_CODE}` runs code of", "Set it to a commit with 40 hexadecimal digits."
     if model.source.startswith(_HUB) and not _COMMIT.fullmatch(model.revision or ""):
-        problem = f"{runs} the repository, and {_branch(model)} can change."
+        branch = f"the branch or tag `{model.revision}`" if model.revision else "its default branch"
+        problem = f"{runs} the repository, and {branch} can change."
         return Refusal(Reason.INVALID_SPEC, "spec.model.revision", problem, cure)
     if model.source.startswith(_IMAGE) and _DIGEST not in model.source:
         problem, named = f"{runs} the image, and its tag can change.", f"Name the image with its digest, `{_DIGEST}…`."
@@ -102,10 +103,6 @@ Remove it, or set `spec.model.allowPickle: true` if you trust the author of the 
     problem = f"`{LOAD_FORMAT}={chosen}` loads pickle files, which can run code when they are loaded."
     cure = "Remove it, or set `spec.model.allowPickle: true` if you trust the author of the model."
     return Refusal(Reason.PICKLE_WEIGHTS, "spec.engine.args", problem, cure)
-
-
-def _branch(model: ModelSpec) -> str:
-    return f"the branch or tag `{model.revision}`" if model.revision else "its default branch"
 
 
 def refusal_of_env(env: Sequence[EnvironmentVariable], *, allowed: Collection[str] = ()) -> Refusal | None:

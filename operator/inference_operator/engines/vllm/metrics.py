@@ -86,8 +86,10 @@ def engine_sample(text: str) -> EngineSample | None:
         prompts = histogram(text, _COMPUTED) or histogram(text, _PROMPT)
     except ValueError:
         return None
-    if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums or not _are_counts(sums):
+    if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums:
         return None
+    if not all(isfinite(sums.get(name, 0.0)) for name in (REQUESTS_RUNNING, REQUESTS_WAITING, _ANSWERED)):
+        return None  # NaN and infinities are legal in the format
     return EngineSample(
         model=model,
         running=int(sums[REQUESTS_RUNNING]),
@@ -108,11 +110,6 @@ def _tokens(sums: Mapping[str, float]) -> TokenCounts | None:
     counts = [found.get(name, 0.0) for name in _TOKENS]
     known = f"{_PROMPT}_count" in sums and are_counts(counts)
     return TokenCounts(*counts) if known else None
-
-
-def _are_counts(sums: Mapping[str, float]) -> bool:
-    """Whether the numbers of requests are numbers; NaN and infinities are legal in the format."""
-    return all(isfinite(sums.get(name, 0.0)) for name in (REQUESTS_RUNNING, REQUESTS_WAITING, _ANSWERED))
 
 
 def _cache_tokens(text: str) -> int | None:

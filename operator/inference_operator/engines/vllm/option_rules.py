@@ -1,6 +1,6 @@
 """Who may set each option and variable of vLLM, in words."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from inference_operator.engines.classified import (
     ALLOWED,
@@ -8,7 +8,6 @@ from inference_operator.engines.classified import (
     NOBODY,
     POD_CREATORS,
     Class,
-    Classified,
     OptionRule,
     rules_of,
 )
@@ -44,16 +43,14 @@ def _rules() -> Iterator[OptionRule]:
             keys = ", ".join(f".{key}" for key in option.keys)
             yield OptionRule(f"{option.name}.KEY", ANYBODY, f"single keys: {keys}")
     yield OptionRule(", ".join(LEVELS), ANYBODY)
-    yield from rules_of(_others(VARIABLE_CLASSES))
+    yield from rules_of(
+        one for one in VARIABLE_CLASSES if one.kind is not Class.MANAGED and one.name not in DANGEROUS_VARIABLES
+    )
     yield from _named(REMOVED_FLAGS, f"{NOBODY}: of earlier versions")
 
 
 def _named(table: Mapping[str, str], who: str) -> Iterator[OptionRule]:
     return (OptionRule(name, who, note) for name, note in table.items())
-
-
-def _others(classes: Iterable[Classified]) -> Iterator[Classified]:
-    return (one for one in classes if one.kind is not Class.MANAGED and one.name not in DANGEROUS_VARIABLES)
 
 
 RULES = tuple(_rules())
