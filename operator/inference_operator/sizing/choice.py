@@ -41,7 +41,9 @@ def choose(
         previous_kind: the GPU kind of the pinned plan; it is kept as long as the model fits.
     """
     offered = [Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)]
-    pools = _usable(offered, inputs)
+    pools = [
+        pool for pool in offered if may_be_used(pool.offer, inputs) and not pool.engine.unable(facts, inputs.shape)
+    ]
     if not pools:
         return no_gpu(offered, inputs)
     if misfit := wrong_size(pools, inputs):
@@ -91,14 +93,6 @@ def _tries(facts: ModelFacts, inputs: SizingInputs) -> Iterator[tuple[SizingInpu
     smallest = replace(inputs, least_sequences=1)
     for tried in (inputs, smallest) if facts.has_states else (inputs,):
         yield from ((tried, same) for same in divisions(tried))
-
-
-def _usable(offered: Sequence[Pool], inputs: SizingInputs) -> list[Pool]:
-    return [
-        pool
-        for pool in offered
-        if may_be_used(pool.offer, inputs) and pool.engine.unable(pool.facts, inputs.shape) is None
-    ]
 
 
 def _options(pools: Sequence[Pool], inputs: SizingInputs, division: Division) -> list[Option]:

@@ -40,16 +40,6 @@ before Hopper (0.32.0, `model_executor/models`: `sinks=`; `transformers_utils/mo
 `MM_PREFIX_LM_MODELS`)."""
 
 
-def _attention() -> dict[tuple[AttentionKind, str], frozenset[tuple[int, int]]]:
-    return {
-        (AttentionKind(kind), kept): frozenset(
-            (int(major), int(minor)) for major, minor in (c.split(".") for c in able)
-        )
-        for kind, kept, *able in rows(__package__, f"attention-{VERSION}.txt")
-        if kind in set(AttentionKind)
-    }
-
-
 def _gpu_support() -> GpuSupport:
     named: dict[str, list[list[str]]] = {}
     for kind, *row in rows(__package__, f"methods-{VERSION}.txt"):
@@ -63,7 +53,13 @@ def _gpu_support() -> GpuSupport:
         sparse_mla=tuple(int(major) for majors in named["sparse-mla"] for major in majors),
         aliases={("mxfp4", "gpt_oss"): "gpt_oss_mxfp4"},
         online=frozenset(name for name, *_ in named["online"]),
-        attention=_attention(),
+        attention={
+            (AttentionKind(kind), kept): frozenset(
+                (int(major), int(minor)) for major, minor in (c.split(".") for c in able)
+            )
+            for kind, kept, *able in rows(__package__, f"attention-{VERSION}.txt")
+            if kind in set(AttentionKind)
+        },
         usual_heads=_FLASHINFER_HEADS,
         with_sinks=_WITHOUT_FLASHINFER,
     )
