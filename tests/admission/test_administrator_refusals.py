@@ -258,7 +258,8 @@ def test_a_refusal_of_gpus_has_the_sum_and_the_owners_sentence() -> None:
     assert stated is not None
     assert stated.message == (
         "spec.replicas: The policy of this cluster (`gpus`) allows 4 GPUs of one resource, and this asks for at least"
-        " 8. Lower `spec.replicas`, `spec.autoscaling.maxReplicas` or `spec.parallelism`. Ask platform@example.com."
+        " 8. Lower `spec.replicas`, `spec.autoscaling.maxReplicas`, `spec.parallelism` or the engines of"
+        " `spec.disaggregation.prefill`. Ask platform@example.com."
     )
     assert sized is not None
     assert sized.reason is Reason.REFUSED_BY_POLICY

@@ -21,13 +21,14 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.status.report import report
 from inference_operator.views.node import node_view
-from inference_operator.views.pod import pod_view
+from inference_operator.views.pod import PodView, pod_template_hash, pod_view
 from inference_operator.workload.pinned_template import ENGINE_PIN
 from tests.testing.builders import (
     CONFIG,
     ENGINES,
     KEY,
     NODES,
+    NOW,
     inference_deployment,
     inputs,
     model_known,
@@ -190,6 +191,22 @@ def test_prompts_are_sent_from_the_break_even_of_the_plan_on_unless_it_is_stated
         assert sized.message.count("compute prompts of") == 1, "of the engines that answer"
 
 
+def test_sizes_say_what_engines_of_an_older_release_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = asked({"network": {"gigabitsPerSecond": 100}})
+    with monkeypatch.context() as former:
+        former.setattr("inference_operator.pipeline.templates.least_prompt", lambda *_: 700)
+        before = planned(given(raw))
+    live = [{**manifest, "metadata": {**manifest["metadata"], "uid": "u"}} for manifest in before.desired.values()]
+    template = pod_template_hash(before.desired[ENGINES]["spec"]["template"]["metadata"])
+    engine = PodView("e", ENGINE, NOW, ready=True, terminating=False, failed=False, problem=None, template=template)
+    for pods, tokens in (((engine,), "700"), ((), "862")):
+        found = given(raw, *live, pods=pods)
+        sized = report(found, outcome(found), []).status.condition(ConditionType.SIZED)
+        assert sized
+        assert f"compute prompts of {tokens} tokens and more" in sized.message
+        assert "breaks even from 862 tokens on" in sized.message
+
+
 @pytest.mark.parametrize(
     ("apart", "decode", "prefill"),
     [
@@ -206,6 +223,18 @@ def test_an_upgrade_restarts_no_engines_apart(apart: Manifest, decode: str, pref
 
 def test_the_default_number_of_tokens_has_an_effect_where_it_is_stated() -> None:
     assert inputs_hash({**APART, "minPromptTokens": 1024}, ENGINES) != inputs_hash(APART, ENGINES)
+
+
+def test_the_speed_of_the_network_is_no_input_of_prefill_engines() -> None:
+    """It moves the break-even, of which only engines that answer are told; a stated length moves none."""
+    for least, rolls in ({}, (ENGINES,)), ({"minPromptTokens": 2000}, ()):
+        slow, fast = ({**APART, **least, "network": {"gigabitsPerSecond": speed}} for speed in (100, 400))
+        assert inputs_hash(slow, PREFILLS) == inputs_hash(fast, PREFILLS)
+        templates = [
+            {ref: planned(given(asked(apart))).desired[ref]["spec"]["template"] for ref in ALL}
+            for apart in (slow, fast)
+        ]
+        assert tuple(ref for ref in ALL if templates[0][ref] != templates[1][ref]) == rolls
 
 
 def inputs_hash(apart: Manifest, ref: Ref) -> str:

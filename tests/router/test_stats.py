@@ -31,9 +31,10 @@ def test_an_older_haproxy_shows_one_more_backend() -> None:
 
 
 def test_prompts_of_engines_are_counted_apart() -> None:
+    """Without what the router itself refuses: seven answers are 4xx, of which two came from engines."""
     text = (
-        "# pxname,svname,qcur,scur,stot,addr,hrsp_5xx,req_tot,\nprompts,FRONTEND,,3,40,,4,41,\n"
-        "prefill,p1,0,2,8,10.0.0.9:8000,1,,\nprefill,BACKEND,2,3,30,,1,,\nengines,BACKEND,0,0,9,,,,\n"
+        "# pxname,svname,qcur,scur,stot,addr,hrsp_4xx,hrsp_5xx,req_tot,\nprompts,FRONTEND,,3,40,,7,4,46,\n"
+        "prefill,p1,0,2,8,10.0.0.9:8000,2,1,,\nprefill,BACKEND,2,3,30,,2,1,,\nengines,BACKEND,0,0,9,,,,,\n"
     )
     expected = RouterSample({}, queued=0, held=0, arrivals=9, prompts=41, prompts_queued=2, prompts_failed=4)
     assert router_sample(text) == expected

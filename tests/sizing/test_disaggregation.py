@@ -22,6 +22,7 @@ from inference_operator.sizing.disaggregation import (
     gigabits,
     kv_path,
     least_prompt,
+    of_prompts,
     unsendable,
 )
 from inference_operator.sizing.fleet import fleet_plan
@@ -85,9 +86,11 @@ def test_a_faster_network_and_a_smaller_cache_break_even_no_later(
         path,
         KVPath(path.token_bytes * larger, speed),
     )
-    found = [even(plan, one) or 10**9 for one in paths]
+    evens = [even(plan, one) for one in paths]
+    found = [tokens or 10**9 for tokens in evens]
     assert found == sorted(found)
     assert path.seconds(2000) == pytest.approx(2 * path.seconds(1000))
+    assert all(even is None or even <= path.longest(OBJECTIVE) for path, even in zip(paths, evens, strict=True))
 
 
 @given(st.integers(1, 100_000), st.floats(0.1, 400), st.floats(0.01, 60), st.floats(0, 10))
@@ -126,6 +129,21 @@ def test_the_least_prompt_is_as_stated_or_breaks_even_or_is_a_default() -> None:
         assert least_prompt(plan_now, DisaggregationSpec.model_validate(apart), OBJECTIVE) == expected
     path = kv_path(plan, DisaggregationSpec.model_validate({"network": {"resource": "rdma/ib"}}))
     assert path == KVPath(147456, 50)
+
+
+def test_the_longest_prompt_that_is_in_time_is_no_part_of_a_token_shorter() -> None:
+    """A length of the ladder is rounded up, beyond a longest one that is between."""
+    path = KVPath(path_of(LARGE, 100).token_bytes, 100)
+    assert even(LARGE, path) == 431
+    for tokens, expected in ((431.01, 431), (430.9, None)):
+        objective = Objective(ttft=4 * path.seconds(tokens))
+        assert even(LARGE, path, objective) == expected
+
+
+def test_engines_of_prompts_leave_a_quarter_of_each_objective_for_the_way() -> None:
+    plan = planned(inference_deployment()).plan.plan
+    found = of_prompts(plan, Objective(ttft=2, ttft_per_1000=0.4, tpot=0.05))[1]
+    assert (found.ttft, found.ttft_per_1000, found.tpot) == pytest.approx((1.5, 0.3, 0.05))
 
 
 @given(st.floats(100, 20_000), st.floats(1, 2000), st.floats(0.1, 200), st.sampled_from([25, 100, 400]))

@@ -21,7 +21,10 @@ MOST_SHOWN = 300
 UNSHOWN = "those that the administrator lists"
 GPUS_FIELDS = ("autoscaling.maxReplicas", "replicas")
 """The field that decides the number of engines: with autoscaling, and without."""
-GPUS_CURE = "Lower `spec.replicas`, `spec.autoscaling.maxReplicas` or `spec.parallelism`."
+GPUS_CURE = (
+    "Lower `spec.replicas`, `spec.autoscaling.maxReplicas`, `spec.parallelism` or the engines of"
+    " `spec.disaggregation.prefill`."
+)
 _SIZED_CURE = "Lower one of them: `spec.parallelism` and `spec.engine.profile: Smallest` give engines with fewer GPUs."
 
 

@@ -23,7 +23,7 @@ _SHOWN_BY_OLDER = "stopping"
 _COUNT = re.compile("[0-9]{1,19}")
 """HAProxy counts in 64 bits."""
 _COLUMNS = ("pxname", "svname", "scur", "stot", "qcur", "addr")
-_OF_PROMPTS = ("req_tot", "hrsp_5xx")
+_OF_PROMPTS = ("req_tot", "hrsp_4xx", "hrsp_5xx")
 """Of the frontend for prompts of engines, beside these."""
 _PROMPTS, _PREFILL, _FRONTEND = "prompts", "prefill", "FRONTEND"
 
@@ -64,8 +64,10 @@ def router_sample(text: str) -> RouterSample | None:
     is_older = any(row.get("pxname") == _SHOWN_BY_OLDER for row in rows)
     by_name = {(row.get("pxname"), row.get("svname")): row for row in rows}
     prompts, prefill = by_name.get((_PROMPTS, _FRONTEND), {}), by_name.get((_PREFILL, _TOTAL), {})
-    came, failed = (_count(prompts.get(name, "")) for name in _OF_PROMPTS)
+    requests, refused, failed = (_count(prompts.get(name, "")) for name in _OF_PROMPTS)
+    refused = max(0, refused - _count(prefill.get("hrsp_4xx", "")))  # by the router, not by an engine
     arrivals, waiting = max(0, _count(total["stot"]) - came_twice), _count(prefill.get("qcur", ""))
+    came = max(0, requests - refused)
     return RouterSample(dict(sessions), queued, held, arrivals, is_older, came, waiting, failed)
 
 

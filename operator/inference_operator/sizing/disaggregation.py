@@ -102,7 +102,7 @@ def break_even(engine: Serving, path: KVPath, objective: Objective, *, context: 
         tokens = math.ceil(SHORTEST * 2 ** (step / LENGTHS_PER_OCTAVE))
         if _held_up(engine, tokens) < remote_seconds(engine, path, tokens):
             break
-        found = tokens
+        found = tokens if tokens <= longest else None
     return found
 
 
@@ -117,12 +117,16 @@ def _held_up(engine: Serving, tokens: float) -> float:
     return tokens / chunk * (seconds(answers, prompt=chunk, before=tokens / 2) - seconds(answers))
 
 
-def sent_in_words(plan: Plan, apart: DisaggregationSpec, objective: Objective) -> str:
-    """Which prompts are sent and what their way takes, in sentences; empty where it is not known."""
+def sent_in_words(plan: Plan, apart: DisaggregationSpec, objective: Objective, sent: int | None = None) -> str:
+    """Which prompts are sent and what their way takes, in sentences; empty where it is not known.
+
+    Args:
+        sent: from how many tokens on engines send them that an older release has made.
+    """
     path, even = kv_path(plan, apart), _plan_break_even(plan, apart, objective)
     if path is None or serving_of_plan(plan) is None:
         return ""
-    tokens = apart.min_prompt_tokens or even or MIN_PROMPT_TOKENS
+    tokens = sent or apart.min_prompt_tokens or even or MIN_PROMPT_TOKENS
     pays = f"A prompt breaks even from {even:,} tokens on" if even else "No length of a prompt breaks even"
     return (
         f"Engines of their own compute prompts of {tokens:,} tokens and more; the KV cache of one is"
@@ -145,7 +149,10 @@ def unsendable(facts: ModelFacts) -> str:
 def of_prompts(plan: Plan, objective: Objective) -> tuple[Plan, Objective]:
     """A plan and an objective of engines that compute prompts for others, and leave time for the way."""
     step = replace(plan.step, decodes=False) if plan.step else None
-    return replace(plan, step=step), replace(objective, ttft=(1 - TRANSFER_SHARE) * objective.ttft)
+    left = 1 - TRANSFER_SHARE
+    return replace(plan, step=step), replace(
+        objective, ttft=left * objective.ttft, ttft_per_1000=left * objective.ttft_per_1000
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +185,17 @@ def apart_plan(
     if prefill.step is None or decode.step is None:
         return None
     prompts = serving(replace(prefill.step, decodes=False), prefill.budget)
-    answers = serving(decode.step, decode.budget)
+    found = carried_apart(prompts, serving(decode.step, decode.budget), load, objective, path)
+    if found is None:
+        return None
+    computed, answered, keeps = found
+    return ApartPlan(prefill, decode, math.ceil(rate / computed), math.ceil(rate / answered), keeps)
+
+
+def carried_apart(
+    prompts: Serving, answers: Serving, load: Load, objective: Objective, path: KVPath
+) -> tuple[float, float, bool] | None:
+    """The requests in a second of one engine of each role, and whether both keep the objective; None as above."""
     left = objective.ttft - remote_seconds(answers, path, load.prompt)
     prompt_load, answer_load = replace(load, answer=0.0, answer_spread=0.0), replace(load, cached=1.0)
     first, further = replace(objective, ttft=left), replace(objective, ttft=math.inf)
@@ -186,10 +203,4 @@ def apart_plan(
         return None
     computed, *_ = prompts.best(prompt_load, prompts.attainable(prompt_load, first))
     answered, *_ = answers.best(answer_load, answers.attainable(answer_load, further))
-    return ApartPlan(
-        prefill,
-        decode,
-        math.ceil(rate / computed.requests),
-        math.ceil(rate / answered.requests),
-        computed.keeps(first) and answered.keeps(further),
-    )
+    return computed.requests, answered.requests, computed.keeps(first) and answered.keeps(further)

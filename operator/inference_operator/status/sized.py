@@ -7,6 +7,7 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.chain import Chain
+from inference_operator.engines.kv_transfer import sent_from
 from inference_operator.planning.capacity import DISK_CURE
 from inference_operator.sentences import sentences
 from inference_operator.sizing.disaggregation import sent_in_words
@@ -99,11 +100,13 @@ class _Sized:
     @property
     def sent(self) -> str:
         """Sentences about the prompts that the engines of a role have others compute; empty for others."""
-        spec = self.role.decided.context.spec if self.role.decided else None
+        decided = self.role.decided
+        spec = decided.context.spec if decided else None
         apart = spec.stated.disaggregation if spec else None
-        if spec is None or apart is None or spec.computes_prompts:
+        if decided is None or spec is None or apart is None or spec.computes_prompts:
             return ""
-        return sent_in_words(self.plan, apart, Objective.requested(spec.stated.autoscaling))
+        sent = sent_from(decided.template.content.template)
+        return sent_in_words(self.plan, apart, Objective.requested(spec.stated.autoscaling), sent)
 
     @property
     def reported(self) -> str:

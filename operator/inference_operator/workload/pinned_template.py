@@ -52,7 +52,8 @@ def template_inputs_hash(spec: Spec, pinned: PinnedPlan, transfer: KVTransfer | 
     requested = stated.model_dump(mode="json", exclude=_NOT_OF_ENGINES, exclude_defaults=True)
     apart = []
     if transfer and spec.disaggregation:
-        network = spec.disaggregation.network.model_dump(mode="json", exclude_defaults=True)
+        unread = {"gigabits_per_second"} if transfer.role is TransferRole.PREFILL else None
+        network = spec.disaggregation.network.model_dump(mode="json", exclude_defaults=True, exclude=unread)
         apart = [transfer.role.name, transfer.revision, *_sent(transfer), network]
     return content_hash([requested, pinned.spec_hash, pinned.image, stored_pod_sizes(pinned.plan), *apart])
 

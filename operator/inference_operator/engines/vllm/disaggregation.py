@@ -13,7 +13,7 @@ from math import ceil
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.kv_transfer import POD_IP, SIDE_CHANNEL_PORT, TRANSFER_PORTS, KVTransfer
+from inference_operator.engines.kv_transfer import POD_IP, SIDE_CHANNEL_PORT, TOKENS, TRANSFER_PORTS, KVTransfer
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.memory import version_of
@@ -80,7 +80,7 @@ def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0, ranks: in
         "role": transfer.role.name.lower(),
         "revision": transfer.revision,
         "url": transfer.prefill_url,
-        "tokens": transfer.min_prompt_tokens,
+        TOKENS: transfer.min_prompt_tokens,
         "objective": transfer.objective,
         "lease": lease,
         "sequences": sequences,
