@@ -139,11 +139,29 @@ def _run(engine: int, until: float, constants: Constants, arrays: Arrays) -> Non
         seconds = constants.token_seconds + constants.sequence_seconds * decoding
         seconds += constants.experts_seconds * (1 - (1 - constants.expert_share) ** (decoding + tokens))
         arrays.clock[engine] += seconds + tokens / constants.prefill_tokens_per_second
+        if decoding == arrays.counts[engine, ALL]:
+            _repeat(engine, seconds, until, constants, arrays)
         _finish(engine, arrays.clock[engine], arrays)
     if arrays.counts[engine, ALL] == 0:
         arrays.used[engine] = 0.0
         if arrays.state[engine] == DRAINING:
             arrays.state[engine] = ABSENT
+
+
+@njit(cache=True)
+def _repeat(engine: int, seconds: float, until: float, constants: Constants, arrays: Arrays) -> None:
+    """The steps before the last one that begins before this time, or ends a sequence: all decode, and none comes."""
+    running, least = arrays.counts[engine, RUNNING], np.inf
+    for place in range(running):
+        request = arrays.sequences[engine, place]
+        least = min(least, arrays.outputs[request] - arrays.decoded[request])
+    steps = 0
+    while steps + 1 < least and arrays.clock[engine] < until:
+        arrays.clock[engine] += seconds
+        steps += 1
+    for place in range(running if steps else 0):
+        arrays.decoded[arrays.sequences[engine, place]] += steps
+    arrays.used[engine] = min(1.0, arrays.used[engine] + steps * running / constants.kv_tokens)
 
 
 @njit(cache=True)

@@ -1,7 +1,7 @@
 """The shipped decision, with and without the shipped correction of its target, as rules of `bench/autoscaling.py`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
@@ -102,6 +102,8 @@ class _Shipped:
     wrong: float
     load: Load
     factor: float = 1.0
+    _known: dict[Load, Target] = field(default_factory=dict)
+    """Targets that were computed before."""
     _window: LatencyWindow = LatencyWindow()  # noqa: RUF009 - it never changes
     _sample: EngineSample = EngineSample("m", 0, 0, ())  # noqa: RUF009 - as above
 
@@ -119,7 +121,10 @@ class _Shipped:
     def _target(self) -> Target:
         sequences = self.plan.max_num_seqs
         assert sequences is not None  # noqa: S101 - `plan_of` sets it
-        found = target_concurrency(self.plan, max_num_seqs=sequences, objective=OBJECTIVE, load=self.load)
+        if self.load not in self._known:
+            known = target_concurrency(self.plan, max_num_seqs=sequences, objective=OBJECTIVE, load=self.load)
+            self._known[self.load] = known
+        found = self._known[self.load]
         bounds = {name: value * (1 if value == sequences else self.wrong) for name, value in found.bounds.items()}
         wrong = replace(found, bounds=bounds, factor=self.factor)
         return replace(wrong, concurrency=max(1.0, min(wrong.computed * self.factor, float(sequences))))

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from functools import partial
-from math import inf
+from math import inf, isnan
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +21,12 @@ from bench.autoscaling import (
     wrong_targets,
 )
 from bench.figures import json_of
-from bench.fleet_simulation import EngineModel, Fleet, Workload, replay
+from bench.fleet_simulation import EngineModel, Fleet, Replay, Workload, replay
 from bench.scaling_curves import Point, best_at, hours_at, paired_ratio, plotted
 from bench.scaling_ours import ours
 from bench.scaling_queries import rendered_hpa, rendered_keda
 from bench.scaling_rules import lite, static
+from bench.shipped import ratio_to_rivals
 from bench.traces import Format, day, flash, read
 
 FLEET = Fleet(start_seconds=120, max_replicas=24, available=24)
@@ -47,6 +48,15 @@ def test_refused_and_timed_out_requests_miss_their_objectives() -> None:
     found = replay(work, static(1), replace(FLEET, queue_seconds=5.0), initial=1)
     assert np.isinf(found.time_to_first_token).sum() == 3000 - FLEET.router_limit
     assert found.attained() <= 100 * FLEET.router_limit / 3000
+
+
+def test_steps_at_once_are_the_same_as_one_after_the_other() -> None:
+    """With a tick shorter than a step, an engine begins no two steps in one tick."""
+    lengths = np.random.default_rng(0).integers(1, 300, (2, 60)).astype(float)
+    work = Workload("at once", np.zeros(60), 20 * lengths[0], lengths[1], 10.0)
+    found = [replay(work, static(2), replace(FLEET, tick_seconds=tick), initial=2) for tick in (0.1, 0.01)]
+    for times in ("time_to_first_token", "time_per_token"):
+        np.testing.assert_allclose(getattr(found[0], times), getattr(found[1], times), rtol=1e-9)
 
 
 def test_a_replay_with_the_same_seed_gives_the_same_result() -> None:
@@ -101,6 +111,20 @@ def test_a_level_that_no_target_reaches_is_unreached_and_not_extrapolated() -> N
 def test_a_paired_ratio_has_an_interval_that_is_zero_for_equal_ratios() -> None:
     own, other = [Point(1, 99, 5, 0, 0)], [Point(1, 99, 10, 0, 0)]
     assert paired_ratio([own] * 5, [other] * 5, 98.0) == (0.5, 0.0)
+
+
+def test_the_ratio_to_rivals_is_of_the_seeds_in_which_one_keeps_as_much_each_with_its_best() -> None:
+    def kept(percent: int, hours: float) -> Replay:
+        return Replay(np.array([1.0] * percent + [inf] * (100 - percent)), np.zeros(100), hours, 0, 1)
+
+    own = [kept(90, 6), kept(90, 6), kept(95, 6)]
+    cheap, dear = [kept(90, 5), kept(80, 1), kept(94, 5)], [kept(90, 8), kept(90, 8), kept(94, 5)]
+    found = ratio_to_rivals(SHORT, own, {"KubeAI": [cheap], "HPA": [dear, dear]})
+    assert found.value == pytest.approx((6 / 5 + 6 / 8) / 2)
+    assert found.name.endswith("(KubeAI, HPA; 2 of 3 seeds)")
+    none = ratio_to_rivals(SHORT, own[2:], {"HPA": [dear[2:]]})
+    assert isnan(none.value)
+    assert none.name.endswith("(none keeps as much; 0 of 1 seeds)")
 
 
 def test_each_format_of_traces_gives_requests_in_order(tmp_path: Path) -> None:
