@@ -157,7 +157,7 @@ class RetryingLoad(NumberedLoad):
         """The phase of the block; all its requests are answered after it."""
 
         async def send() -> None:
-            await self.meet()
+            await self.learn_traits()
             await self.send(phase)
 
         phase = LoadPhase(rate=RATES[0])

@@ -404,11 +404,15 @@ class Broken:
     async def delete(self, *_: object, **__: object) -> None:
         raise ClusterError("it timed out")
 
+    @property
+    def api(self) -> "Broken":
+        return self
+
 
 def test_a_cluster_that_fails_meanwhile_loses_no_report(capsys: pytest.CaptureFixture[str]) -> None:
     broken: Any = Broken()
     pod = probe_pod(facts(), "https://hub.example")
-    found = asyncio.run(probed(broken, broken, pod, 1))
+    found = asyncio.run(probed(broken, pod, 1))
     assert found.problem == "the connection broke\ufffd"
     name = pod["metadata"]["name"]
     assert capsys.readouterr().err == f"The pod team-a/{name} could not be deleted: it timed out. Delete it.\n"

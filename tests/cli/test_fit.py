@@ -150,8 +150,8 @@ def test_fit_shows_the_arithmetic_with_the_origin_of_each_term(capsys: pytest.Ca
         ("Qwen/Qwen3-8B --gpu L4:0", "--gpu: `L4:0` is not a kind and number of GPUs."),
         ("Qwen/Qwen3-8B --quantization zip", "--quantization: zip is not known."),
         ("Qwen/Qwen3-8B --kv-cache-dtype zip", "--kv-cache-dtype: `zip` is not allowed. Use auto,"),
-        ("Qwen/Qwen3-8B --tensor 0", "argument --tensor: '0' is not a positive integer"),
-        ("Qwen/Qwen3-8B --gpu-memory-utilization 2", "'2' is not a fraction above 0 and at most 1"),
+        ("Qwen/Qwen3-8B --tensor 0", "argument --tensor: must be a number from 1 to 2,147,483,648"),
+        ("Qwen/Qwen3-8B --gpu-memory-utilization 2", "--gpu-memory-utilization: must be a number over 0 up to 1"),
     ],
 )
 def test_fit_names_the_invalid_argument_in_the_error(

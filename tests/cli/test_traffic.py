@@ -64,7 +64,7 @@ def test_what_nobody_tells_is_no_number() -> None:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_table_of_several_resources(columns: int, snapshot: SnapshotAssertion) -> None:
-    rows = [row(), replace(row(), name=LONG, requests_per_second=1234.5), NOBODY]
+    rows = [replace(row(), name=LONG, requests_per_second=1234.5), NOBODY, row()]
     text = io.StringIO()
     Console(file=text, width=columns, highlight=False).print(traffic_table(rows, with_namespace=columns > 100))
     lines = [line.rstrip() for line in text.getvalue().splitlines()]

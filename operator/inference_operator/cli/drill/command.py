@@ -135,10 +135,10 @@ class Intent:
     def words(self) -> Sequence[str]:
         key, engines, routers = self.found.key, len(self.pods.serving), len(self.pods.ready_routers)
         carried = f"about {self.carried:.2g} of them" if self.carried else "an unknown number of them"
-        load = f"{self.rate:g} requests/s of {TOKENS} tokens {self.route}, beside real traffic; one engine carries {carried}"
+        load = f"{self.rate:g} requests/s of {TOKENS} tokens {self.route}, beside real traffic; "
         return [
             f"Drill of {key.namespace}/{key.name} ({engines} engines, {routers} routers), seed {self.seed}:",
-            f"  load: {load}",
+            f"  load: {load}one engine carries {carried}",
             *(f"  {one}: {PROMISES[one].title}; may be lost: {PROMISES[one].may_be_lost}" for one in self.faults),
             *(f"  not {one.fault}: {one.why}" for one in self.skipped),
             "Users may get slower answers, and a fault that does not heal may cost more.",
