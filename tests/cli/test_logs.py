@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import yaml
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.cli.logs.command import Container, Folding, containers, log_lines, merged
@@ -87,6 +88,15 @@ def test_lines_are_counted_without_those_that_are_left_out(
     assert (status, said.splitlines()) == (0, [f"qwen-engine-a  {text}" for text in shown])
     assert sum(asked == path for asked in ApiServer.asked) <= 3
     assert len(infd("logs", "qwen", f"--tail={count}", "-v")[1].splitlines()) == (len(texts) if count < 0 else count)
+
+
+def test_programs_get_each_line_with_its_time_and_container(infd: Infd, server: dict[str, bytes]) -> None:
+    logs_of(server, '2026-11-26T10:00:00Z a\n2026-11-26T10:00:01Z 10.0.0.1:50000 - "GET /health HTTP/1.1" 200 OK\n')
+    line = {"at": "2026-11-26T10:00:00Z", "source": "qwen-engine-a", "text": "a"}
+    for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        assert read(infd("logs", "qwen", "-o", form)[1]) == {"causes": [], "items": [line]}
+    status, _, complaint = infd("logs", "qwen", "-f", "-o", "json")
+    assert (status, json.loads(complaint)["error"]["reason"]) == (2, "Usage")
 
 
 def test_repeats_over_two_readings_are_counted_once() -> None:

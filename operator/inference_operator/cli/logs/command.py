@@ -5,13 +5,14 @@ import asyncio
 import re
 import sys
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.cluster_command import ClusterCommand, list_objects
 from inference_operator.cli.live_resource import engine_of
-from inference_operator.cli.parser import EXIT_REFUSED, harmless
+from inference_operator.cli.output import dumped
+from inference_operator.cli.parser import RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import known_end, unknown_end
 from inference_operator.engines.registry import EngineRegistry
@@ -84,13 +85,15 @@ class Folding:
     _last: tuple[str, str] = ("", "")
     _repeats: int = 0
 
-    def shown(self, lines: Iterable[LogLine]) -> Iterator[str]:
+    def kept(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
         for one in lines:
             if not self.verbose and is_noise(one):
                 self.left_out += 1
-                continue
-            if not self.verbose and self._is_twin(one):
-                continue
+            elif self.verbose or not self._is_twin(one):
+                yield one
+
+    def shown(self, lines: Iterable[LogLine]) -> Iterator[str]:
+        for one in self.kept(lines):
             same = (one.source, one.text)
             if same == self._last and not self.verbose:
                 self._repeats += 1
@@ -167,6 +170,8 @@ def _has_failed(status: Manifest) -> bool:
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    if options.follow and options.output != "table":
+        raise UsageError("--follow prints lines as they come: leave out --output.")
 
     async def read(cluster: KubeCluster, live: Manifest) -> int:
         return await _Reader(cluster, options, resource(live), engines).run()
@@ -186,11 +191,14 @@ class _Reader:
         folding = Folding(verbose=self.options.verbose)
         found = await self._containers()
         if not found:
-            print("No container has run yet. `infd status` shows what it waits for.", file=sys.stderr)
-            return EXIT_REFUSED
-        if not self.options.router:
-            await self._print_causes(found)
-        _print(folding.shown(merged(await self._lines(found))))
+            raise RefusedError("No container has run yet. `infd status` shows what it waits for.")
+        causes = [] if self.options.router else [cause async for cause in self._causes(found)]
+        lines = merged(await self._lines(found))
+        if self.options.output != "table":
+            print(dumped({"causes": causes, "items": [*folding.kept(lines)]}, self.options.output))
+            return 0
+        _print(f"{cause}\n" for cause in causes)
+        _print(folding.shown(lines))
         while self.options.follow:
             await asyncio.sleep(POLL_SECONDS)
             _print(folding.shown(merged(await self._lines(await self._containers()))))
@@ -240,8 +248,8 @@ class _Reader:
         except (NotFoundError, RejectedError):
             return ""
 
-    async def _print_causes(self, found: Sequence[Container]) -> None:
-        """Print why containers have ended, as far as their last runs tell: in the words of the status."""
+    async def _causes(self, found: Sequence[Container]) -> AsyncIterator[str]:
+        """Why containers have ended, as far as their last runs tell: in the words of the status."""
         for one in found:
             window = {"tailLines": str(CAUSE_LINES)}
             log = await self._log(one, previous=True, window=window) if one.has_run else ""
@@ -250,7 +258,7 @@ class _Reader:
             engine = engine_of(self.found, self.engines, one.role)
             unknown = unknown_end(engine, text, has_served=one.has_served) if one.has_failed else None
             if cause := known_end(engine, "", text) or unknown:
-                print(harmless(f"{one.source} ended: {cause.reason}: {cause.cause.rstrip('.')}.\n"))
+                yield harmless(f"{one.source} ended: {cause.reason}: {cause.cause.rstrip('.')}.")
 
 
 def _print(lines: Iterator[str]) -> None:
