@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from inference_operator.cli.parser import UsageError
 from inference_operator.cli.support_bundle.command import BundleFile, _is_about, packed, write
-from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
+from inference_operator.cli.support_bundle.hiding import shown_object
+from inference_operator.views.redact import redacted
 
 ANY = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), min_size=8)
 """A value of any form, where the place alone says that it is a secret."""
@@ -35,7 +36,7 @@ VARIABLE = st.sampled_from(["A", "HF_TOKEN", "INFERENCE_OPERATOR_PROMETHEUS", "I
 
 def archive_of(manifest: dict[str, Any], log: str) -> str:
     """Everything that an archive with an object and a log says."""
-    members = [BundleFile("a.yaml", yaml.safe_dump(shown_object(manifest))), BundleFile("a.log", shown_text(log))]
+    members = [BundleFile("a.yaml", yaml.safe_dump(shown_object(manifest))), BundleFile("a.log", redacted(log))]
     with tarfile.open(fileobj=io.BytesIO(packed(members, "bundle"))) as archive:
         return "\n".join(
             part.read().decode() for one in archive.getmembers() if (part := archive.extractfile(one)) is not None

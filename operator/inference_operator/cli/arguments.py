@@ -15,7 +15,6 @@ from inference_operator.settings import DECLARED_GPUS, ModelInspection, Settings
 
 
 def named_gpus(text: str) -> GpuOffer:
-    """The GPUs that one argument names; raises `UsageError` for an unknown kind."""
     declared = _declared(text)
     if not DECLARED_GPUS.fullmatch(declared):
         raise UsageError(f"--gpu: `{text}` is not a kind and number of GPUs. Use for example `--gpu L4:4`.")

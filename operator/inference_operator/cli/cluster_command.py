@@ -42,7 +42,6 @@ CURE = "Check that `kubectl get infd` works with the same kubeconfig."
 
 
 def namespace_of_context(options: argparse.Namespace) -> str:
-    """The namespace of a command that was given none: that of the context."""
     _silence_client()
     return context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
 
@@ -136,13 +135,11 @@ class Step:
     """How far a resource has come with what a command waits for."""
 
     message: str = ""
-    """What goes on; printed when it changes."""
     is_last: bool = False
     failure: str = ""
     quiet_seconds: float = 0.0
     """How long the wait must last before the message is printed."""
     details: str = ""
-    """What the error of the time limit adds."""
 
 
 async def wait_until(

@@ -53,7 +53,6 @@ class LiveResource:
     loads: Mapping[str, EngineLoad] = field(default_factory=dict)
     """How busy the engines are that tell, by the uid of their pods."""
     is_forbidden: bool = False
-    """Whether the right to read metrics of pods is missing."""
     gateways: Sequence[str] = ()
     """ModelGateways of its namespace, which serve it too, with their URLs."""
 

@@ -12,6 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -71,10 +72,7 @@ def named(name: str) -> Callable[..., Any]:
 
 
 class CommandParser(Parser):
-    """A parser whose help lists commands in groups."""
-
     groups: Mapping[str, Sequence[str]]
-    """Names of commands, by the title of the group."""
 
     def format_help(self) -> str:
         head, options, tail = super().format_help().partition("\noptions:\n")
@@ -84,12 +82,8 @@ class CommandParser(Parser):
 def _listed(title: str, names: Sequence[str]) -> str:
     width = max(map(len, names), default=0) + 2
     columns = shutil.get_terminal_size().columns - 2
-    lines = (
-        textwrap.fill(
-            COMMANDS[name][1], columns, initial_indent=f"  {name.ljust(width)}", subsequent_indent=" " * (width + 2)
-        )
-        for name in names
-    )
+    wrap = partial(textwrap.fill, width=columns, subsequent_indent=" " * (width + 2))
+    lines = (wrap(COMMANDS[name][1], initial_indent=f"  {name.ljust(width)}") for name in names)
     return "\n".join([f"\n{title}:", *lines, ""]) if names else ""
 
 

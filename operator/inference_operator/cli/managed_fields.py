@@ -68,10 +68,5 @@ def git_owner(live: Manifest, path: Sequence[str]) -> str:
 
 def applied_edit(live: Manifest, spec: Mapping[str, object]) -> Manifest:
     """The object for a server-side apply of some fields; with the uid, so that it creates nothing."""
-    metadata = live["metadata"]
-    return {
-        "apiVersion": live["apiVersion"],
-        "kind": live["kind"],
-        "metadata": {name: metadata[name] for name in ("namespace", "name", "uid")},
-        "spec": dict(spec),
-    }
+    metadata = {name: live["metadata"][name] for name in ("namespace", "name", "uid")}
+    return {"apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": metadata, "spec": dict(spec)}

@@ -44,12 +44,8 @@ def why_nothing(result: Outcome) -> str:
         case NeedsInspection():
             return NOT_INSPECTED
         case Refused(refusal=refusal):
-            hint = (
-                " On the command line, declare GPUs with `--gpu L4:4`."
-                if refusal.reason is Reason.NO_SUITABLE_GPU
-                else ""
-            )
-            return refusal.message + hint
+            hint = " On the command line, declare GPUs with `--gpu L4:4`."
+            return refusal.message + hint * (refusal.reason is Reason.NO_SUITABLE_GPU)
         case _:
             return ""
 

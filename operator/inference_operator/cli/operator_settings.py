@@ -90,7 +90,6 @@ def _settings(deployment: Manifest) -> FoundSettings:
 @dataclass(frozen=True, slots=True)
 class LiveState:
     nodes: Sequence[NodeView] | None = None
-    """Nodes with GPUs; None if they are not known."""
     stored_models: Mapping[Ref, Manifest] | None = None
     plans: Mapping[tuple[str, str], Mapping[str, PinnedPlan]] = field(default_factory=dict)
     """Plans of running engines, by namespace and name of their resource, and by role."""

@@ -60,7 +60,6 @@ MOST_SECONDS = 24 * 3600
 
 
 def seconds(text: str) -> float:
-    """The value of an argument that is a time."""
     try:
         found = duration(text).total_seconds()
     except ValueError:

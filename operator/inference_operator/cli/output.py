@@ -28,7 +28,6 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 Columns = Mapping[str, Callable[[_Shown], str]]
-"""The cells of a table, each by the title of its column."""
 
 
 def table_of(columns: Columns[_Shown], shown: Iterable[_Shown]) -> list[str]:
@@ -77,7 +76,6 @@ TABLES = ("table", "wide")
 
 
 def print_found(found: object, form: str, lines: Iterable[str]) -> None:
-    """Print what a command found: for people these lines, for programs the object or list."""
     print(harmless("\n".join(lines)) if form in TABLES else dumped(found, form))
 
 

@@ -191,14 +191,10 @@ def error_text(error: UsageError, words: Sequence[str]) -> str:
         >>> error_text(UsageError("There is no such file."), ["plan", "-f", "x.yaml", "-o", "json"])
         '{"error": {"reason": "Usage", "exitStatus": 2, "message": "There is no such file."}}'
     """
-    if not _is_for_programs(words):
+    if not any(_FOR_PROGRAMS.fullmatch(one) for one in (*words, *map(" ".join, pairwise(words)))):
         return str(error)
     shown = {"reason": ENDS[error.status][0], "exitStatus": error.status, "message": str(error)}
     return json.dumps({"error": shown}, ensure_ascii=False)
-
-
-def _is_for_programs(words: Sequence[str]) -> bool:
-    return any(_FOR_PROGRAMS.fullmatch(one) for one in (*words, *map(" ".join, pairwise(words))))
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

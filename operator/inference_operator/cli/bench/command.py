@@ -29,7 +29,9 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
         found = resource(live)
         if problem := cannot_answer(found) or _nobody_serves(found):
             raise RefusedError(problem)
-        if not options.yes and not await _agreed(found):
+        name = f"{found.key.namespace}/{found.key.name} ({counted(found.status.ready_replicas, 'engine')})"
+        question = f"This loads {name} until its objective is broken. Its users get slower answers.\nGo on?"
+        if not options.yes and not await is_agreed(question):
             raise RefusedError("Nothing was sent.")
         return await _measure(cluster, found, options)
 
@@ -39,14 +41,6 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
 def _nobody_serves(found: Resource) -> str:
     name = found.key.name
     return "" if found.status.ready_replicas else f"{name} has no ready engine. `infd status {name}` shows the cause."
-
-
-async def _agreed(found: Resource) -> bool:
-    name = f"{found.key.namespace}/{found.key.name}"
-    engines = counted(found.status.ready_replicas, "engine")
-    return await is_agreed(
-        f"This loads {name} ({engines}) until its objective is broken. Its users get slower answers.\nGo on?"
-    )
 
 
 async def _measure(cluster: KubeCluster, found: Resource, options: argparse.Namespace) -> int:
@@ -106,9 +100,7 @@ COLUMNS: Columns[LevelResult] = {
 }
 PLOT_ROWS = 12
 AXIS_COLUMNS = 21
-"""Of a plot: the labels of its vertical axis, and a margin."""
 FEW_LEVELS = 2
-"""With fewer there is no line to plot."""
 
 
 def titles() -> str:

@@ -16,7 +16,6 @@ from inference_operator.sentences import counted
 
 TYPICAL, MOST = 0.5, 0.95
 _WORDS = ("otter", "river", "stone", "light", "north", "seven", "bread", "cloud", "paper", "green", "table", "music")
-"""About one token each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +176,6 @@ class BenchLoad:
     prompt_tokens: int
     max_tokens: int
     seconds: float
-    """Of each level."""
     _numbers: Iterator[int] = field(default_factory=lambda: count(time.time_ns() // 1000))
 
     async def warm_up(self) -> None:

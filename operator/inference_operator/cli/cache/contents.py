@@ -15,7 +15,7 @@ from inference_operator.model_files.uses import (
     record_model,
     repository_of,
 )
-from inference_operator.views.raw import mapping, objects
+from inference_operator.views.raw import condition, mapping, objects
 
 COMPLETE, NOT_YET = "complete", "not downloaded yet"
 _REVISION = "--revision="
@@ -26,7 +26,6 @@ class OnClaim:
     namespace: str
     claim: str
     model: str
-    """`org/name` or `s3://bucket/path`."""
     revision: str
     """The commit; or the branch, while it is downloaded; empty for the default branch."""
     size_bytes: int
@@ -74,11 +73,16 @@ def _loading(job: Manifest, steps: Mapping[tuple[str, str], str]) -> OnClaim | N
 
 
 def _state(job: Manifest, step: str) -> str:
-    ends = {item["type"] for item in objects(mapping(job, "status"), "conditions") if item.get("status") == "True"}
-    if "Complete" in ends:
+    end, name = job_end(job), job["metadata"]["name"]
+    if end == "Complete":
         return COMPLETE
-    name = job["metadata"]["name"]
-    return f"half-loaded: Job {name} failed" if "Failed" in ends else f"half-loaded: {step or f'Job {name} starts'}"
+    return f"half-loaded: Job {name} failed" if end else f"half-loaded: {step or f'Job {name} starts'}"
+
+
+def job_end(job: Manifest) -> str:
+    """`Complete` or `Failed`; empty for a Job that is not over."""
+    status = mapping(job, "status")
+    return next((end for end in ("Complete", "Failed") if condition(status, end).get("status") == "True"), "")
 
 
 def _is_known(complete: Sequence[OnClaim], job: OnClaim) -> bool:

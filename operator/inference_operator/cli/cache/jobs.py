@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from inference_operator.cli.cache.contents import job_end
 from inference_operator.cli.cluster_command import list_objects
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.model_access import HubAccess
@@ -30,7 +31,7 @@ from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import process_fields
 from inference_operator.objects.names import COMPONENT_LABEL, DOWNLOAD, MANAGED_BY_LABEL
 from inference_operator.settings import Settings
-from inference_operator.views.raw import mapping, objects
+from inference_operator.views.raw import condition, mapping, objects
 from inference_operator.views.untrusted_text import one_line
 
 PRUNE = "prune"
@@ -104,11 +105,8 @@ def _job(what: str, namespace: str, spec: Manifest) -> Manifest:
 
 def _object(kind: Kind, name: str, namespace: str, component: str) -> Manifest:
     labels = {MANAGED_BY_LABEL: COMMAND, COMPONENT_LABEL: component}
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.name,
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-    }
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
 
 
 POLL_SECONDS = 2.0
@@ -128,7 +126,6 @@ class ClaimObjects:
     resources: list[Manifest]
     records: list[Manifest]
     jobs: list[Manifest]
-    """Of downloads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,7 @@ async def start(cluster: KubeCluster, job: Manifest, say: Say) -> Ref:
     """Create a Job, unless one with the same content runs already. One that has ended is deleted first."""
     ref = Ref.of(job)
     live = await cluster.get(ref)
-    if live is not None and not _end(live):
+    if live is not None and not job_end(live):
         say(f"Job {ref.name} runs already.")
         return ref
     if live is not None:
@@ -181,7 +178,7 @@ async def follow(cluster: KubeCluster, ref: Ref, say: Say) -> Ended:
         job = await cluster.get(ref)
         if job is None:
             return Ended(succeeded=False, message=f"Job {ref.name} was deleted.", log="")
-        pod, end = await _pod(cluster, job), _end(job)
+        pod, end = await _pod(cluster, job), job_end(job)
         log = await _log(cluster, pod) if pod else ""
         lines = log.splitlines()
         for line in lines[said:]:
@@ -200,11 +197,6 @@ async def follow(cluster: KubeCluster, ref: Ref, say: Say) -> Ended:
 async def delete(cluster: KubeCluster, ref: Ref) -> None:
     if live := await cluster.get(ref):
         await cluster.delete(ref, uid=live["metadata"]["uid"])
-
-
-def _end(job: Manifest) -> str:
-    ends = [item["type"] for item in objects(mapping(job, "status"), "conditions") if item.get("status") == "True"]
-    return next((end for end in ends if end in ("Complete", "Failed")), "")
 
 
 async def _pod(cluster: KubeCluster, job: Manifest) -> Manifest | None:
@@ -230,9 +222,9 @@ def _message(pod: Manifest | None) -> str:
 
 
 def _waiting(pod: Manifest | None) -> str:
-    for item in objects(mapping(pod or {}, "status"), "conditions"):
-        if item.get("type") == "PodScheduled" and item.get("status") == "False":
-            return one_line(item.get("message") or item.get("reason"))
+    scheduled = condition(mapping(pod or {}, "status"), "PodScheduled")
+    if scheduled.get("status") == "False":
+        return one_line(scheduled.get("message") or scheduled.get("reason"))
     waits = (mapping(mapping(one, "state"), "waiting") for one in _statuses(pod))
     found = next((one for one in waits if one and one.get("reason") != "ContainerCreating"), {})
     return " ".join(one_line(part) for part in (found.get("reason"), found.get("message")) if part)

@@ -23,7 +23,6 @@ MAX_MESSAGE = 500
 class AnswerDelta:
     text: str = ""
     reasoning: str = ""
-    """What a reasoning model thinks before it answers."""
     tokens: int | None = None
     """Tokens of the whole answer, in the last event."""
     error: str = ""
@@ -98,8 +97,6 @@ class AnswerRefusedError(Exception):
 
 
 class AnswerBrokenError(Exception):
-    """The connection to the service ended before the answer did, or was not made."""
-
     def __init__(self, cause: str = "it ended") -> None:
         super().__init__(cause)
         self.cause = cause
@@ -156,7 +153,6 @@ class Conversation:
     system: str = ""
     max_tokens: int | None = None
     temperature: float | None = None
-    """None leaves it to the engine."""
     has_template: bool = True
     """Whether the model has a chat template. Without one it only continues texts."""
     turns: list[tuple[str, str]] = field(default_factory=list)

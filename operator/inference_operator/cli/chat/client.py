@@ -39,7 +39,6 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.raw import mapping
 
 ENGINE_PORT = "http"
-"""Name of the port of the engine's API."""
 LINE_BYTES = 2**20
 OPTIONAL = ("stream_options", "ignore_eos")
 """Fields of requests that some engines do not know: after a refusal that names one, requests go without it."""
@@ -72,7 +71,6 @@ class ServiceClient:
     _forward: PortForward
     _session: ClientSession
     _unknown: set[str] = field(default_factory=set)
-    """Optional fields that the engine refuses."""
 
     async def stream(self, path: str, body: Mapping[str, object]) -> AsyncIterator[AnswerDelta]:
         """The events of an answer.

@@ -117,7 +117,6 @@ class Screen(Protocol):
     """Where the pieces of an answer go, and what is said about it."""
 
     stop: str
-    """What gives a question up."""
 
     async def show(self, delta: AnswerDelta) -> None: ...
 

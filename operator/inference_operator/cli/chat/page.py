@@ -84,8 +84,6 @@ async def _serve(page: "Page", port: int) -> int:
 
 
 class Page:
-    """The page with its answers, below a path that only its user knows."""
-
     def __init__(
         self, client: ServiceClient, cluster: KubeCluster, found: Resource, options: argparse.Namespace
     ) -> None:
@@ -145,8 +143,6 @@ class Page:
 
 
 class BrowserScreen:
-    """A response whose lines are events of JSON."""
-
     stop = "Stop gives up"
 
     def __init__(self, response: web.StreamResponse) -> None:

@@ -48,7 +48,6 @@ CLUSTER_KINDS = (
     API_SERVICE,
 )
 LABELLED_KINDS = (*CHILD_KINDS, NETWORK_POLICY)
-"""Kinds of objects that the operator makes."""
 
 
 class Health(StrEnum):
@@ -69,8 +68,6 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """A fact that could not be read."""
-
     right: str
 
 
@@ -83,15 +80,11 @@ class Trial:
     """The API server's answer to a pod that was sent to be checked and not created."""
 
     refusal: str = ""
-    """Empty: it would be created."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a pod in the cluster found."""
-
     problem: str = ""
-    """Why the pod did not run, empty if it did."""
     dns_error: str = ""
     dns_ttl_seconds: int | None = None
     hub_error: str = ""

@@ -97,9 +97,8 @@ def operator(facts: ClusterFacts) -> Iterator[Finding]:
     ready, wanted = status.get("readyReplicas") or 0, mapping(live, "spec").get("replicas", 1)
     where, namespace = place_of(live), mapping(live, "metadata").get("namespace")
     if not ready:
-        cure = (
-            f"kubectl --namespace {namespace} get pods; kubectl --namespace {namespace} logs deployment/{name_of(live)}"
-        )
+        kubectl = f"kubectl --namespace {namespace}"
+        cure = f"{kubectl} get pods; {kubectl} logs deployment/{name_of(live)}"
         yield Finding("Operator", Health.BAD, f"None of {wanted} pods of {where} is ready.", cure)
     else:
         yield Finding("Operator", Health.GOOD, f"{ready} of {wanted} pods of {where} are ready.")

@@ -247,9 +247,8 @@ def dns(facts: ClusterFacts) -> Iterator[Finding]:
         )
         yield Finding("DNS", Health.BAD, message, f"Set `settings.dnsStalenessSeconds={ttl + DNS_MARGIN_SECONDS}`.")
     else:
-        yield Finding(
-            "DNS", Health.GOOD, f"Cluster records live {ttl} s; `settings.dnsStalenessSeconds` is {staleness}."
-        )
+        message = f"Cluster records live {ttl} s; `settings.dnsStalenessSeconds` is {staleness}."
+        yield Finding("DNS", Health.GOOD, message)
 
 
 def corefile_ttl(found: Listed) -> int | None:

@@ -50,19 +50,11 @@ _REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 async def may(cluster: KubeCluster, right: Right, namespace: str, subject: Manifest | None = None) -> bool:
     """Whether somebody has a right in a namespace; without a subject, who asks."""
     plural, _, part = right.plural.partition("/")
-    attributes = {
-        "namespace": namespace,
-        "verb": right.verb,
-        "group": right.group,
-        "resource": plural,
-        **({"subresource": part} if part else {}),
-    }
+    attributes = {"namespace": namespace, "verb": right.verb, "group": right.group, "resource": plural}
+    attributes |= {"subresource": part} if part else {}
     kind = "SubjectAccessReview" if subject else "SelfSubjectAccessReview"
-    body = {
-        "apiVersion": _REVIEW.api_version,
-        "kind": kind,
-        "spec": {"resourceAttributes": attributes, **(subject or {})},
-    }
+    spec = {"resourceAttributes": attributes, **(subject or {})}
+    body = {"apiVersion": _REVIEW.api_version, "kind": kind, "spec": spec}
     answer = await cluster.api.request("POST", f"{_ACCESS}/{kind.lower()}s", _REVIEW, body=body)
     return bool(mapping(answer, "status").get("allowed"))
 

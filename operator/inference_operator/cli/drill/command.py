@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from random import Random, SystemRandom
-from textwrap import fill
+from textwrap import TextWrapper
 
 from aiohttp import BaseConnector, ClientError, UnixConnector
 
@@ -58,7 +58,6 @@ from inference_operator.views.workload import WORKLOAD_KINDS
 TOKENS = 64
 """Of each answer: it takes a second or more on most engines, so that faults hit streams in the middle."""
 PROMPT_TOKENS = 16
-"""About as many has a prompt."""
 CALM_SECONDS = 5.0
 """Without a fault, before the first one and after each: what comes late shows, and has a span of its own."""
 PATIENCE_SECONDS = 60.0
@@ -66,7 +65,6 @@ PATIENCE_SECONDS = 60.0
 LOG_SECONDS = 120
 """How far back a log is read for the IDs of errors, which are looked for as they come: routers end with their logs."""
 INDENT = " " * 6
-"""Of what continues a line of the intent."""
 WIDTH = 120
 
 
@@ -187,12 +185,9 @@ async def _drill(cluster: KubeCluster, live: Manifest, options: argparse.Namespa
 def _say(intent: Intent, options: argparse.Namespace) -> None:
     said = sys.stdout if options.output == "table" else sys.stderr
     columns = shutil.get_terminal_size((WIDTH, 0)).columns
+    wrapper = TextWrapper(columns, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False)
     for line in map(harmless, intent.words()):
-        print(
-            fill(line, columns, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False),
-            file=said,
-            flush=True,
-        )
+        print(wrapper.fill(line), file=said, flush=True)
 
 
 async def _gateway(cluster: KubeCluster, found: Resource, options: argparse.Namespace) -> tuple[Gateway | None, str]:
@@ -259,7 +254,6 @@ class _Drill:
     skipped: list[Skipped] = field(default_factory=list)
     """Faults that met an obstacle when their turn came."""
     unlogged: set[str] = field(default_factory=set)
-    """IDs of errors that no router's log has."""
     seen: int = 0
     """Answers whose IDs were looked for."""
     logs: str = ""

@@ -147,7 +147,6 @@ class _Reading:
     ends: list[object] = field(default_factory=list)
     """The `finish_reason` of each part of the text, where the engine has one."""
     counted: int | None = None
-    """Tokens of the answer, as the engine counts them."""
 
     @property
     def text(self) -> str:

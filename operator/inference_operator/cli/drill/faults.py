@@ -77,7 +77,6 @@ class Pods:
     """Also those that compute prompts for the others."""
     routers: Sequence[PodView]
     gateways: Sequence[PodView] = ()
-    """Of the gateway before it; none without one."""
 
     @property
     def answering(self) -> Sequence[EngineView]:
@@ -146,20 +145,14 @@ class ObstacleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DrilledService:
-    """A service in a cluster, whose faults are caused one after the other."""
-
     cluster: KubeCluster
     ref: Ref
-    """The InferenceDeployment."""
     random: Random
-    """Chooses pods and nodes."""
     _: KW_ONLY
     limit_seconds: float
     """How long a fault may take to heal."""
     system: str = SYSTEM_NAMESPACE
-    """The namespace of its operator."""
     interrupts: bool = False
-    """Whether a fault may interrupt the service."""
     gateway: str = ""
     """The name of the gateway before it; empty: there is none."""
 

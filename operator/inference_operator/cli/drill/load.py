@@ -31,8 +31,6 @@ PROMPTS = tuple(f"Tell me about {word}" for word in _WORDS.split())
 
 @dataclass(slots=True)
 class LoadPhase:
-    """A running phase: the requests until it is stopped, or at its limit."""
-
     deadline: float = float("inf")
     at_most: int = sys.maxsize
     answers: list[CheckedAnswer] = field(default_factory=list)
@@ -74,8 +72,6 @@ def tcp(kept: bool) -> aiohttp.BaseConnector:  # noqa: FBT001 - a `Connectors`
 
 @dataclass(eq=False)
 class NumberedLoad:
-    """Completions of one model at one URL."""
-
     url: str
     model: str
     _: KW_ONLY

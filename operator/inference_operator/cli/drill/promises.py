@@ -36,9 +36,7 @@ class CheckedAnswer:
     loss: Loss | None = None
     status: int | None = None
     detail: str = ""
-    """The received data or the exception of a lost request."""
     number: int = 0
-    """Of its request: each is sent once."""
     request_id: str = ""
     """`X-Request-Id` of the answer: what the router's log calls it; empty without one."""
 

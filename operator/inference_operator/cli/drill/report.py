@@ -13,7 +13,6 @@ from inference_operator.cli.output import document, table
 from inference_operator.cli.parser import UsageError, harmless
 
 FORM = 2
-"""Version of the report's form."""
 MEDIAN, TAIL = 0.5, 0.99
 NO_FAULT = "no fault"
 
@@ -61,11 +60,9 @@ class DrillReport:
     faults: Sequence[FaultRecord] = ()
     skipped: Sequence[Skipped] = ()
     unlogged: Collection[str] = ()
-    """IDs of errors that no router's log has."""
     logs: str = ""
     """Why the logs of routers were not looked into; empty if they were."""
     route: str = ""
-    """Where its requests went."""
     form: int = FORM
 
     @property
@@ -106,7 +103,6 @@ class LostRequest:
     fault: str
     cause: str
     allowed: bool
-    """Whether the promise about the fault allows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +210,6 @@ SHOWN = 20
 
 
 def page(report: DrillReport, judged: Verdict, columns: int) -> Iterator[str]:
-    """The lines of the page, each cut at the width of a terminal."""
     yield from (harmless(line)[:columns].rstrip() for line in _lines(report, judged))
 
 

@@ -31,27 +31,20 @@ class Edit:
     """One server-side apply, and the wait for what it brings."""
 
     what: str
-    """What it changes, in a word."""
     field_manager: str
-    """The owner of the edit."""
     spec: Callable[[Manifest], Manifest]
-    """The part of the specification that it sets."""
     forbids: Callable[[Manifest], str]
-    """Why a resource is not edited; empty if it is."""
     steps: Steps
-    """The wait for its end."""
     done: str
     interrupted: str = ""
     """What Ctrl-C prints; empty: whether the edit is made."""
     limit_seconds: int = 0
     """How long nothing may change, where the command line does not say."""
     forced: Manifest | None = None
-    """What is set if the resource is still paused after the edit."""
     needless: Callable[[Manifest], str] = lambda _: ""
     """What is so already; empty if the edit changes something."""
     begun: str = ""
     first: Steps = lambda: lambda _: Step(is_last=True)
-    """The wait before the edit."""
 
 
 def _unseen() -> Step:
@@ -95,17 +88,13 @@ def _pausing(*, paused: bool) -> Edit:
 
 class Progress(Enum):
     UNSEEN = auto()
-    """The operator has not seen the last edit."""
     NONE = auto()
-    """None should run."""
     UNAVAILABLE = auto()
     """No router is ready, or not enough engines."""
     STALLED = auto()
-    """Waiting for engines does not help."""
     OLDER = auto()
     """They keep something that the operator would build otherwise."""
     ROLLING = auto()
-    """They are being replaced."""
     LATEST = auto()
     """All are as the operator builds them."""
 
@@ -132,13 +121,10 @@ class RenewedPart:
     section: Sequence[str]
     """The section of the specification with their pod template."""
     condition: ConditionType
-    """The condition that tells about them."""
     action: str
     """Argo CD's action that makes the same edit."""
     none: str
-    """Why none runs."""
     cure: str
-    """What helps those that are not ready."""
 
     @property
     def path(self) -> Sequence[str]:
@@ -220,7 +206,6 @@ def _progress_of_all(live: Manifest) -> Progress | None:
 
 
 def _current(live: Manifest, kind: ConditionType) -> Condition | None:
-    """A condition, if it is about the last edit."""
     return resource(live).current_condition(kind)
 
 
@@ -307,7 +292,6 @@ def _renew(part: RenewedPart) -> Edit:
 
 
 def _settling(part: RenewedPart, while_in: Collection[Progress], if_paused: str = "") -> Callable[[Manifest], Step]:
-    """The steps of a part until it is in none of these; the error if it is paused then."""
     before: Progress | None = None
 
     def step(live: Manifest) -> Step:
@@ -332,4 +316,3 @@ EDITS: Mapping[str, Mapping[str, Edit]] = {
     "restart": RESTART,
     "renew": {part.name: _renew(part) for part in PARTS},
 }
-"""The edits of each command, by the part that they change."""

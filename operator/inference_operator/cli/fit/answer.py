@@ -33,12 +33,10 @@ class Answer:
     plan: GpuPlan | None = None
     assumptions: tuple[str, ...] = ()
     unaccounted: tuple[str, ...] = ()
-    """Parts that need memory of unknown size."""
     siblings: Mapping[str, int] = field(default_factory=dict)
     """The GPUs of one engine that quantized checkpoints of the same model need, by their names."""
 
     def document(self) -> Manifest:
-        """The answer as an object; memory in GiB of one GPU."""
         found = self.budget
         numbers: Manifest = {
             "weightsGiB": found and round(found.weights, DIGITS),

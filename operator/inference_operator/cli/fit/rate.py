@@ -135,10 +135,7 @@ def _in_words(ordered: Sequence[FleetPlan], asked: Asked) -> Iterator[str]:
             ratio, unit = second.memory_gib / best.memory_gib, "the GPU memory"
         yield f"Runner-up: {second.replicas} x {second.name}, {ratio:.2f} times {unit}."
     if not all(one.keeps_objective for one in ordered):
-        yield (
-            "slow: a lone request takes more than half of these times, so the operator aims at twice its times, and not"
-            " at these."
-        )
+        yield "slow: a lone request takes more than half of these times, so the operator aims at twice its times."
     if any(one.engine.step and one.engine.step.estimated for one in ordered):
         yield "estimated: no measurement of such a model on this kind of GPU is known."
 
@@ -196,8 +193,6 @@ APART_DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """One kind of engines on GPUs of a kind, and what would be in their place."""
-
     one_kind: FleetPlan
     path: KVPath
     break_even: int | None

@@ -66,7 +66,6 @@ KINDS: Mapping[str, Sequence[Kind]] = {
     "deployment": [DEPLOYMENT],
     "llminferenceservice": [Kind(version, KSERVE_KIND) for version in sorted(KSERVE_VERSIONS, reverse=True)],
 }
-"""Kinds of objects of the cluster, as people write them."""
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:

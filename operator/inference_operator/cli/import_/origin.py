@@ -15,7 +15,6 @@ _BOOKKEEPING = {
     *(f"annotations.{name}" for name in _ANNOTATIONS),
     *("creationTimestamp", "generation", "managedFields", "namespace", "name", "resourceVersion", "selfLink", "uid"),
 }
-"""Fields of `metadata` that say nothing about the model."""
 DEFAULTS: Mapping[str, object] = {
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
@@ -104,8 +103,6 @@ def _shown(path: Path) -> str:
 
 @dataclass(slots=True)
 class Draft:
-    """An InferenceDeployment in the making, with what could not be taken over."""
-
     spec: Manifest = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
     """Fields of the other object, each with why it is not in the manifest, or what was assumed."""

@@ -54,7 +54,6 @@ def log_lines(log: str, source: str) -> Iterator[LogLine]:
 
 
 def merged(lines: Iterable[LogLine]) -> list[LogLine]:
-    """The lines in the order of their times; those of one container stay in their order."""
     return sorted(lines, key=lambda one: one.at)
 
 
@@ -103,7 +102,6 @@ class Folding:
             yield f"{one.source}  {one.text}"
 
     def _is_twin(self, line: LogLine) -> bool:
-        """Whether the same message has come from HAProxy's other stream."""
         text = _HAPROXY.sub("", line.text)
         has_prefix = text != line.text
         unmatched = self._unmatched[line.source]
@@ -142,7 +140,6 @@ class Container:
 
 
 def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
-    """The containers that run, or have run, of pods in the order of their names."""
     for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
         name = str(pod["metadata"]["name"])
         started = [
@@ -151,22 +148,11 @@ def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
             if "waiting" not in mapping(one, "state") or one.get("restartCount")
         ]
         for one in started:
-            container = str(one.get("name") or "")
+            container, has_run = str(one.get("name") or ""), bool(one.get("restartCount"))
             source = f"{name}/{container}" if len(started) > 1 else name
-            yield Container(
-                name,
-                container,
-                bool(one.get("restartCount")),
-                source,
-                _has_failed(one),
-                has_been_ready(pod),
-                component_of(pod),
-            )
-
-
-def _has_failed(status: Manifest) -> bool:
-    ended = mapping(mapping(status, "lastState"), "terminated")
-    return bool(ended.get("exitCode")) and ended.get("reason") != "OOMKilled"
+            end = mapping(mapping(one, "lastState"), "terminated")
+            has_failed = bool(end.get("exitCode")) and end.get("reason") != "OOMKilled"
+            yield Container(name, container, has_run, source, has_failed, has_been_ready(pod), component_of(pod))
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:

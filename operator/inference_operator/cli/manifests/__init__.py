@@ -16,7 +16,6 @@ def add_crd(command: argparse.ArgumentParser) -> None:
 
 
 NAME = "inference-operator"
-"""The release that the documentation installs."""
 
 
 def add_policy(command: argparse.ArgumentParser) -> None:

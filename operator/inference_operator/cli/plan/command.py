@@ -34,16 +34,13 @@ HEAD = ("NAME", "GPU", "TENSOR", "PIPELINE", "GPUS", "CONTEXT", "SEQS", "USED", 
 @dataclass(frozen=True, slots=True)
 class Planning:
     name: str
-    """With the namespace as prefix, if the file has one."""
     refused: bool
     message: str
-    """The sizes in a sentence, or why the resource is rejected."""
     plan: Plan | None
     model: str = ""
     rights: tuple[Requirement, ...] = ()
     mistakes: tuple[Refusal, ...] = ()
     engine: str = ""
-    """Kind of the engine; empty if the resource is rejected."""
     notices: Mapping[str, str] = field(default_factory=dict)
     """What becomes of the plan that runs, known vulnerabilities of the engine's version, and that users with keys share
     a cache of prefixes; each by its key for programs, and empty if there is nothing to say."""
@@ -92,22 +89,12 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
         cluster = cluster_of_kubeconfig(options)
     model = model_of(options.model)
-    plannings = [
-        _planning(
-            document,
-            offline_inputs(
-                document,
-                cluster.with_policy(settings, document),
-                engines,
-                nodes=cluster.nodes,
-                model=model,
-                stored_models=cluster.stored_models,
-            ),
-            engines.option_classes,
-            cluster.plans_of(document),
-        )
-        for document in documents(options.filename)
-    ]
+    nodes, stored_models = cluster.nodes, cluster.stored_models
+    plannings = []
+    for document in documents(options.filename):
+        own = cluster.with_policy(settings, document)
+        inputs = offline_inputs(document, own, engines, nodes=nodes, model=model, stored_models=stored_models)
+        plannings.append(_planning(document, inputs, engines.option_classes, cluster.plans_of(document)))
     lines = _lines(plannings, verbose=options.verbose)
     print_found([planning.document() for planning in plannings], options.output, lines)
     refused = [planning for planning in plannings if planning.refused]

@@ -83,10 +83,8 @@ class RoleConsequence:
     def _time(self) -> str:
         if self.start_seconds is None:
             return "Time: unknown, because no start of an engine was measured."
-        total = f"{self.restarts * self.start_seconds:,.0f}"
-        return (
-            f"Time: about {total} s ({self.start_seconds:,.0f} s for each start, as measured), and the end of old ones."
-        )
+        total, each = f"{self.restarts * self.start_seconds:,.0f} s", f"{self.start_seconds:,.0f} s"
+        return f"Time: about {total} ({each} for each start, as measured), and the end of old ones."
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +162,8 @@ def _routers(before: Inputs, predicted: Prediction) -> str:
         return "Routers: created." if then else "Routers: deleted; requests go to the engines." if live else ""
     was, becomes = workload_view(live), workload_view(then)
     if was.template != becomes.template:
-        count = counted(was.desired, "router")
-        return (
-            f"{count} {'is' if was.desired == 1 else 'are'} replaced one by one, a new one first. No request is lost."
-        )
+        routers = f"{counted(was.desired, 'router')} {'is' if was.desired == 1 else 'are'}"
+        return f"{routers} replaced one by one, a new one first. No request is lost."
     if was.desired != becomes.desired:
         return f"Routers: {was.desired} -> {becomes.desired}."
     return "Routers stay."

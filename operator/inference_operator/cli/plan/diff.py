@@ -161,10 +161,8 @@ def _unpaused(inputs: Inputs) -> tuple[Inputs, bool]:
 
 
 def _refusal(found: Prediction) -> str:
-    decided = found.outcome
-    return (
-        f"The operator refuses it: {decided.refusal.message} What runs stays." if isinstance(decided, Refused) else ""
-    )
+    refusal = found.outcome.refusal.message if isinstance(found.outcome, Refused) else ""
+    return f"The operator refuses it: {refusal} What runs stays." if refusal else ""
 
 
 def _change(write: PredictedWrite) -> ObjectChange:
@@ -238,7 +236,6 @@ def _listed(items: Sequence[object], others: Sequence[object]) -> str:
 
 
 def _text(value: object) -> str:
-    """A value on one line; empty for objects, and for texts of several lines."""
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, str | int | float) else ""

@@ -62,7 +62,6 @@ class Prediction:
     writes: tuple[PredictedWrite, ...]
     """In the order of the first write of each object."""
     lookups: tuple[Lookup, ...]
-    """The lookups without a result that some decision needs."""
 
 
 def prediction(inputs: Inputs) -> Prediction:
@@ -115,7 +114,6 @@ _OF_LOOKUPS: Mapping[type[Lookup], str] = {
     ConfigMapLookup: "You have no right to get a ConfigMap that the resource names: it is assumed to be empty.",
     ForeignAutoscalersLookup: "You have no right to list HorizontalPodAutoscalers: none is assumed.",
 }
-"""What is assumed without a lookup's result."""
 
 
 async def live_inputs(

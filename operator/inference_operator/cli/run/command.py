@@ -218,10 +218,8 @@ def smallest_manifest(options: argparse.Namespace) -> Manifest:
         spec["replicas"] = options.replicas
     metadata = {"name": options.name, "namespace": options.namespace}
     made = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
-    for checked in (
-        resource({**made, "metadata": {**metadata, "uid": "", "generation": 1}}).spec,
-        model_source(source),
-    ):
+    checks = resource({**made, "metadata": {**metadata, "uid": "", "generation": 1}}).spec, model_source(source)
+    for checked in checks:
         if isinstance(checked, Refusal):
             raise UsageError(checked.message)
     return made
@@ -229,11 +227,8 @@ def smallest_manifest(options: argparse.Namespace) -> Manifest:
 
 def gateway_manifest(options: argparse.Namespace) -> Manifest | None:
     metadata = {"name": options.gateway, "namespace": options.namespace}
-    return (
-        {"apiVersion": API_VERSION, "kind": MODEL_GATEWAY.name, "metadata": metadata, "spec": {}}
-        if options.gateway
-        else None
-    )
+    made = {"apiVersion": API_VERSION, "kind": MODEL_GATEWAY.name, "metadata": metadata, "spec": {}}
+    return made if options.gateway else None
 
 
 def _scaling(text: str) -> Manifest:

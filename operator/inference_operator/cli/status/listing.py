@@ -52,7 +52,10 @@ async def _screens(cluster: KubeCluster, options: argparse.Namespace) -> AsyncIt
 
 def _reports(found: Sequence[Manifest]) -> list[StatusReport]:
     at = datetime.now(UTC)
-    return sorted((_report(one, at) for one in found), key=lambda one: (one.namespace, one.name))
+    created = [timestamp(mapping(live, "metadata").get("creationTimestamp")) for live in found]
+    each = zip(map(resource, found), created, strict=True)
+    reports = [status_report(LiveResource(one, created=then), at=at) for one, then in each]
+    return sorted(reports, key=lambda one: (one.namespace, one.name))
 
 
 def _none(options: argparse.Namespace) -> str:
@@ -99,11 +102,6 @@ def progress_line(found: Sequence[Manifest]) -> str:
     return f"Changes of the operator's settings: of {len(found)}, {', '.join(parts)}." if parts else ""
 
 
-def _report(live: Manifest, at: datetime) -> StatusReport:
-    created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
-    return status_report(LiveResource(resource(live), created=created), at=at)
-
-
 def _fields(one: StatusReport) -> Manifest:
     names = (
         *("namespace", "name", "model", "source", "ready", "reason", "message", "engines_ready", "gpus", "url"),
@@ -141,7 +139,6 @@ WIDE: Columns[StatusReport] = {
 
 
 def lines(reports: Sequence[StatusReport], *, with_namespace: bool, wide: bool = False) -> Iterator[str]:
-    """The table, and below it the message of each resource with something to say."""
     columns = {**(OF_ALL if with_namespace else {}), **COLUMNS, **(WIDE if wide else {})}
     yield from table_of(columns, reports)
     said = [one for one in reports if one.message]

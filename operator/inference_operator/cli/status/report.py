@@ -39,7 +39,6 @@ class PodLine:
     requests: str = ""
     """Requests that it computes and that wait in it; empty if they are not reported."""
     template: str = ""
-    """The hash of the pod template that it was made from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,6 @@ class StatusReport:
     namespace: str
     name: str
     model: str
-    """Its name in requests."""
     source: str
     ready: bool
     reason: str
@@ -73,7 +71,6 @@ class StatusReport:
     plan: tuple[str, ...]
     engine: str
     kind: str
-    """That of the engine."""
     context: int | None
     engines_ready: str
     gpus: str

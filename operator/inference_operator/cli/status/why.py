@@ -52,7 +52,6 @@ def explanation(now: LiveResource) -> Iterator[str]:
 
 
 def _engine(pod: PodView, now: LiveResource, limit: int | None) -> Iterator[str]:
-    """What the metrics of a ready engine tell; `limit` is that of its requests at once."""
     if load := now.loads.get(pod.uid):
         causes = slow_causes(load, max_num_seqs=limit)
         yield from (f"slow. {cause.evidence} {cause.cure}" for cause in causes)
@@ -119,7 +118,6 @@ def _scaling(now: LiveResource, spec: Spec, limits: AutoscalingSpec) -> Iterator
 
 
 def _target(recorded: AutoscalingStatus) -> Iterator[str]:
-    """The requests that one engine should have, and what decides that."""
     if recorded.target_concurrency is not None:
         factor, bound = recorded.target_factor, f"bound by {recorded.target_bound}"
         why = bound if factor is None else f"{bound}; corrected by measured latencies, times {factor:g}"

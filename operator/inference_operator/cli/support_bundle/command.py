@@ -29,7 +29,7 @@ from inference_operator.cli.doctor.probe import probe_pod
 from inference_operator.cli.doctor.reading import ClusterReader
 from inference_operator.cli.output import print_found, table
 from inference_operator.cli.parser import RefusedError, UsageError
-from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
+from inference_operator.cli.support_bundle.hiding import shown_object
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
@@ -37,6 +37,7 @@ from inference_operator.kube.lookup_listings import EVENT
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, POD, Kind, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL, PROGRAM
 from inference_operator.views.raw import mapping, objects
+from inference_operator.views.redact import redacted
 from inference_operator.views.untrusted_text import log_tail
 
 READABLE_BY_OWNER = 0o600
@@ -85,7 +86,6 @@ def write(path: Path, content: bytes) -> None:
 
 
 LOG_LINES = 500
-"""Last lines of each container."""
 LOG_BYTES = 1_000_000
 """Bytes of each log: a bundle of twenty pods can be sent by mail."""
 NODE_PARTS = ("allocatable", "capacity", "conditions", "nodeInfo")
@@ -116,7 +116,7 @@ class BundleReader:
 
     def _add(self, path: str, text: str) -> None:
         if text.strip():
-            self._members.append(BundleFile(path, shown_text(text)))
+            self._members.append(BundleFile(path, redacted(text)))
 
     def _dump(self, path: str, manifest: Manifest) -> None:
         self._members.append(BundleFile(path, yaml.safe_dump(shown_object(manifest), sort_keys=False, width=1000)))
@@ -180,8 +180,8 @@ class BundleReader:
             "tailLines": str(LOG_LINES),
             "limitBytes": str(LOG_BYTES),
             "timestamps": "true",
-            **({"previous": "true"} if previous else {}),
         }
+        query |= {"previous": "true"} if previous else {}
         try:
             return await self._cluster.api.text(f"{Ref(POD, namespace, pod).path}/log", POD, query=query)
         except ForbiddenError as error:

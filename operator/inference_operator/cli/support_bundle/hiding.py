@@ -45,14 +45,8 @@ MOST_DEPTH = 60
 
 
 def shown_object(manifest: Manifest) -> Manifest:
-    """An object as it may be given to others."""
     found = _shown(manifest, 0)
     return found if isinstance(found, dict) else {}
-
-
-def shown_text(text: str) -> str:
-    """A text, such as a log, as it may be given to others."""
-    return redacted(text)
 
 
 def _shown(value: object, depth: int) -> object:
@@ -60,7 +54,7 @@ def _shown(value: object, depth: int) -> object:
         return HIDDEN
     if isinstance(value, dict):
         return {
-            shown_text(str(name)): _field(str(name), part, depth + 1)
+            redacted(str(name)): _field(str(name), part, depth + 1)
             for name, part in value.items()
             if name not in _DROPPED
         }
@@ -73,9 +67,9 @@ def _field(name: str, value: object, depth: int) -> object:
     if name in _VARIABLES and isinstance(value, list):
         return [_variable(one, depth + 1) for one in value]
     if name in _VARIABLES and isinstance(value, dict):
-        return dict.fromkeys(map(shown_text, map(str, value)), HIDDEN)
+        return dict.fromkeys(map(redacted, map(str, value)), HIDDEN)
     if name == "annotations" and isinstance(value, dict):
-        return {shown_text(str(key)): _annotation(str(key), part, depth + 1) for key, part in value.items()}
+        return {redacted(str(key)): _annotation(str(key), part, depth + 1) for key, part in value.items()}
     if _is_secret_name(name):
         return [_secret(one, depth) for one in value] if isinstance(value, list) else _secret(value, depth)
     return _shown(value, depth)
@@ -113,9 +107,9 @@ def _text(text: str, depth: int = 0) -> str:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
-            return shown_text(text)
+            return redacted(text)
         return json.dumps(_shown(found, depth + 1))
-    return shown_text(text)
+    return redacted(text)
 
 
 def _items(values: list[object], depth: int) -> Iterator[object]:
@@ -134,5 +128,5 @@ def _option(text: str, depth: int) -> str:
     """An argument; the value after `=` is hidden if the option's name says that it is a secret."""
     name, equals, _ = text.partition("=")
     if equals and _is_secret_name(name):
-        return f"{shown_text(name)}={HIDDEN}"
+        return f"{redacted(name)}={HIDDEN}"
     return _text(text, depth)
