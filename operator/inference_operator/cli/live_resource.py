@@ -84,7 +84,9 @@ async def live_resource(cluster: KubeCluster, live: Manifest, engines: EngineReg
 
     async def read_events() -> list[LiveEvent]:
         selected = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
-        return sorted([_event(event, last_time(event)) async for event in selected], key=lambda one: one.at)
+        read = [(last_time(one), one.get("reason"), one.get("message")) async for one in selected]
+        events = (LiveEvent(at, one_line(reason), one_line(note)) for at, reason, note in read)
+        return sorted(events, key=lambda one: one.at)
 
     events, gateways, _ = await asyncio.gather(read_events(), _gateways(cluster, namespace), read_pods())
     routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
@@ -130,10 +132,6 @@ async def pods_of(cluster: KubeCluster, namespace: str, labels: str) -> list[Pod
 def _with_metrics(pods: Sequence[PodView]) -> Iterator[PodView]:
     yield from (pod for pod in pods if pod.component == ROUTER and pod.ready and not pod.terminating)
     yield from (one.leader for one in engines_of(pod for pod in pods if is_role(pod.component)) if one.is_serving)
-
-
-def _event(event: Manifest, at: str) -> LiveEvent:
-    return LiveEvent(at, one_line(event.get("reason")), one_line(event.get("message")))
 
 
 def _first_bytes(pages: str) -> Histogram | None:

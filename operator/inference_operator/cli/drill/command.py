@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from random import Random, SystemRandom
 from textwrap import TextWrapper
 
@@ -25,7 +26,7 @@ from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, op
 from inference_operator.cli.drill import DRILLED, RATE
 from inference_operator.cli.drill.faults import DrilledService, NotHealedError, ObstacleError, Pods, obstacle
 from inference_operator.cli.drill.load import Connectors, LoadPhase, NumberedLoad, tcp
-from inference_operator.cli.drill.promises import PROMISES, CheckedAnswer, Fault, Limits
+from inference_operator.cli.drill.promises import PROMISES, Fault, Limits
 from inference_operator.cli.drill.report import (
     DrillReport,
     FaultRecord,
@@ -369,7 +370,9 @@ class _Drill:
 
     async def _look_once(self, phase: LoadPhase) -> None:
         new, self.seen = phase.answers[self.seen :], len(phase.answers)
-        self.unlogged |= {one.request_id for one in new if one.request_id and _is_error(one)}
+        self.unlogged |= {
+            one.request_id for one in new if one.request_id and (one.status or 0) >= HTTPStatus.BAD_REQUEST
+        }
         if not self.unlogged:
             return
         key = self.intent.found.key
@@ -386,7 +389,3 @@ class _Drill:
             self.unlogged.clear()
         except ClusterError:
             return  # the next look will do
-
-
-def _is_error(answer: CheckedAnswer) -> bool:
-    return answer.status is not None and answer.status >= 400  # noqa: PLR2004 - errors of HTTP

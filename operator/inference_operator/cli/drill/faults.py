@@ -240,8 +240,8 @@ class DrilledService:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _await_gone(self, gone: Collection[PodView]) -> None:
-        uids = {pod.uid for pod in gone}
-        await self._await(lambda now: not uids & {pod.uid for pod in now.all}, f"{_names(gone)} ended")
+        uids, names = {pod.uid for pod in gone}, ", ".join(sorted(pod.name for pod in gone))
+        await self._await(lambda now: not uids & {pod.uid for pod in now.all}, f"{names} ended")
 
     async def _roll(self, part: str, old: Sequence[PodView]) -> str:
         edit = RESTART[part]
@@ -344,7 +344,3 @@ class DrilledService:
                 await asyncio.gather(asking, return_exceptions=True)
         finally:
             await self.tidy()
-
-
-def _names(pods: Collection[PodView]) -> str:
-    return ", ".join(sorted(pod.name for pod in pods))

@@ -23,7 +23,6 @@ from inference_operator.kube.cluster import NO_OBJECTS_VERSION, KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, MODEL_GATEWAY, Manifest, Ref
 from inference_operator.models.source import model_source
 from inference_operator.objects.names import NAME_LABEL, ROUTER, is_role
-from inference_operator.views.pod import PodView
 from inference_operator.views.raw import mapping
 
 UNSEEN_SECONDS = 30
@@ -150,12 +149,8 @@ async def _ends_again(cluster: KubeCluster, ref: Ref) -> bool:
     oldest_first = sorted(views, key=lambda pod: (str(pod.created), pod.name))
     newest = {pod.component: pod for pod in oldest_first if is_role(pod.component) or pod.component == ROUTER}
     # one that runs again has another try
-    return any(pod.problem and not pod.running and _ends(pod) >= MOST_ENDS for pod in newest.values())
-
-
-def _ends(pod: PodView) -> int:
-    """How often its main container, which does not run, has ended."""
-    return (pod.restart.count if pod.restart else 0) + 1
+    stopped = [pod for pod in newest.values() if pod.problem and not pod.running]
+    return any((pod.restart.count if pod.restart else 0) + 1 >= MOST_ENDS for pod in stopped)
 
 
 def _progress(found: Resource, waited: float) -> str:

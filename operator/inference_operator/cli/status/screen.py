@@ -69,9 +69,11 @@ def _blocks(report: StatusReport, at: datetime) -> Iterator[RenderableType]:
     yield Text()
     yield _facts(report)
     if report.engines:
-        yield from _table(("ENGINE", "STATE", "REQUESTS", "NODE", "AGE"), _tree(report.engines, _engine))
+        yield from _table(
+            ("ENGINE", "STATE", "REQUESTS", "NODE", "AGE"), _tree(report.engines, lambda pod: (pod.requests, pod.node))
+        )
     if report.routers:
-        yield from _table(("ROUTER", "STATE", "NODE", "AGE"), _tree(report.routers, _router))
+        yield from _table(("ROUTER", "STATE", "NODE", "AGE"), _tree(report.routers, lambda pod: (pod.node,)))
     if report.adapters:
         yield from _table(("ADAPTER", "PHASE", "ENGINES", "MESSAGE"), (map(Text, row) for row in report.adapters))
     if report.events:
@@ -115,31 +117,22 @@ def _traffic(traffic: Traffic) -> Iterator[str]:
     yield rate + streams
 
 
-def _tree(pods: Sequence[PodLine], cells: Callable[[str, PodLine], Iterator[Text]]) -> Iterator[Iterator[Text]]:
+def _tree(pods: Sequence[PodLine], more: Callable[[PodLine], Iterable[str]]) -> Iterator[Sequence[Text]]:
     """The rows of pods; during a rollout those of each pod template below one line, the newest first."""
     youngest = {pod.template: pod.seconds or 0 for pod in sorted(pods, key=lambda pod: -(pod.seconds or 0))}
     if len(youngest) < 2:  # noqa: PLR2004 - a rollout has two templates
-        yield from (cells(pod.name, pod) for pod in pods)
+        yield from (_cells(pod.name, pod, more(pod)) for pod in pods)
         return
     for index, template in enumerate(sorted(youngest, key=lambda template: youngest[template])):
         same = [pod for pod in pods if pod.template == template]
-        yield iter(
-            [Text(f"{'old' if index else 'new'}: {sum(pod.ready for pod in same)}/{len(same)} ready", style=BOLD)]
-        )
+        yield [Text(f"{'old' if index else 'new'}: {sum(pod.ready for pod in same)}/{len(same)} ready", style=BOLD)]
         for pod in same:
-            yield cells(f"{'└─' if pod is same[-1] else '├─'} {pod.name}", pod)
+            yield _cells(f"{'└─' if pod is same[-1] else '├─'} {pod.name}", pod, more(pod))
 
 
-def _engine(name: str, pod: PodLine) -> Iterator[Text]:
-    return _cells(pod, name, pod.state, pod.requests, pod.node, words_of(pod.seconds))
-
-
-def _router(name: str, pod: PodLine) -> Iterator[Text]:
-    return _cells(pod, name, pod.state, pod.node, words_of(pod.seconds))
-
-
-def _cells(pod: PodLine, *texts: str) -> Iterator[Text]:
-    return (Text(text, style=GOOD if column == 1 and pod.ready else "") for column, text in enumerate(texts))
+def _cells(name: str, pod: PodLine, more: Iterable[str]) -> Sequence[Text]:
+    state = Text(pod.state, style=GOOD if pod.ready else "")
+    return [Text(name), state, *map(Text, more), Text(words_of(pod.seconds))]
 
 
 def _table(titles: Sequence[str], rows: Iterable[Iterable[Text]]) -> Iterator[RenderableType]:
