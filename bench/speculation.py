@@ -1,7 +1,7 @@
 """Predicted gains of speculative decoding beside published ones: `python -m bench.speculation`.
 
 A gain is the time of a token without guesses, divided by that with them. The rows of one page fitted two constants of
-`sizing/guess_costs.py`; the others are held out. Rows of SpecForge are of SGLang with chains of guesses; the size of
+`sizing/step_costs.py`; the others are held out. Rows of SpecForge are of SGLang with chains of guesses; the size of
 their head is that of its `configs/qwen3-30B-eagle3.json`.
 """
 

@@ -8,7 +8,7 @@ import pytest
 
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.engines.vllm.errors import ERRORS
+from inference_operator.engines.vllm.start_log import ERRORS
 from inference_operator.engines.vllm.vllm import Vllm
 
 OUTPUT = Path(__file__).parent / "vllm_output"

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.errors import ERRORS, START_ERRORS
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, REMOVED_FLAGS
+from inference_operator.engines.vllm.start_log import ERRORS, START_ERRORS
 from inference_operator.engines.vllm.vllm import Vllm
 
 SAID: list[tuple[str, Reason, str]] = [

@@ -1,13 +1,16 @@
 """Validation of `spec.engine.args` and `spec.engine.env` against the tables of flags and variables."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.environment import not_allowed, refusal_of_variables
+from inference_operator.engines.hub_access import REMOVE, refusal_of_moved_cache
+from inference_operator.engines.vllm.adapters import refusal_of_hub_adapters
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
@@ -20,10 +23,14 @@ from inference_operator.engines.vllm.flags import (
     REMOVED_FLAGS,
     SECRET_FLAGS,
 )
-from inference_operator.engines.vllm.hub_env import CODE_REVISION, TOKENIZER, TOKENIZER_REVISION
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION, nearest, resolve_option, written_option
 from inference_operator.engines.vllm_image import version_of_image
 
+DOWNLOAD_DIR = "--download-dir"
+REVISION, TOKENIZER, TOKENIZER_REVISION = "--revision", "--tokenizer", "--tokenizer-revision"
+CODE_REVISION = "--code-revision"
+CACHE_ROOT = "VLLM_CACHE_ROOT"
+"""Variable that decides where vLLM keeps what it compiled."""
 _HUB, _IMAGE, _DIGEST = "hf://", "oci://", "@sha256:"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _OPTION = re.compile(r"--[A-Za-z][\w-]{0,63}|-[A-Za-z]", re.ASCII)
@@ -182,3 +189,29 @@ def _among(names: Sequence[str], table: Mapping[str, str]) -> str | None:
 def _listed(names: Sequence[str]) -> str:
     quoted = [f"`{name}`" for name in names]
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}" if len(quoted) > 1 else quoted[0]
+
+
+def refusal_of_cached(spec: EngineSpec) -> Refusal | None:
+    """The refusal of what would make vLLM look for its model elsewhere than on the claim, or None."""
+    if value_of(spec.args, DOWNLOAD_DIR) is not None:
+        problem = f"`{DOWNLOAD_DIR}` is managed by the operator with `spec.cache`."
+        return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, REMOVE)
+    return refusal_of_moved_cache(spec.env, {CACHE_ROOT}) or refusal_of_hub_adapters(spec.args)
+
+
+def commit_arguments(args: Sequence[str], commit: str) -> Iterator[str]:
+    """Arguments that make vLLM load this commit, branch or tag of the model and its tokenizer; none without one.
+
+    A tokenizer of the user's own keeps its revision.
+
+    Examples:
+        >>> list(commit_arguments([], "1234abcd"))
+        ['--revision=1234abcd', '--tokenizer-revision=1234abcd']
+        >>> list(commit_arguments(["--tokenizer=org/other"], "1234abcd")), list(commit_arguments([], ""))
+        (['--revision=1234abcd'], [])
+    """
+    if not commit:
+        return
+    yield f"{REVISION}={commit}"
+    if value_of(args, TOKENIZER) is None and value_of(args, TOKENIZER_REVISION) is None:
+        yield f"{TOKENIZER_REVISION}={commit}"

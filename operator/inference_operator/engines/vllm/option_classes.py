@@ -1,4 +1,4 @@
-"""The class of every option and variable of vLLM.
+"""The class of every option and variable of vLLM, and who may set each, in words.
 
 Each name stands once: in `flags.txt` if it is managed or needs a setting of the operator, otherwise in a table of this
 folder, after the version of vLLM, or in that of the libraries (`engines/classified.py`).
@@ -6,7 +6,19 @@ folder, after the version of vLLM, or in that of the libraries (`engines/classif
 
 from collections.abc import Iterator, Mapping
 
-from inference_operator.engines.classified import LIBRARY_SECRETS, LIBRARY_VARIABLES, Class, Classified, classified
+from inference_operator.engines.classified import (
+    ALLOWED,
+    ANYBODY,
+    LIBRARY_SECRETS,
+    LIBRARY_VARIABLES,
+    NOBODY,
+    POD_CREATORS,
+    Class,
+    Classified,
+    OptionRule,
+    classified,
+    rules_of,
+)
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.tables import text_of
 from inference_operator.engines.vllm.flags import (
@@ -14,8 +26,10 @@ from inference_operator.engines.vllm.flags import (
     DANGEROUS_VARIABLES,
     MANAGED_FLAGS,
     MANAGED_VARIABLES,
+    REMOVED_FLAGS,
     SECRET_FLAGS,
 )
+from inference_operator.engines.vllm.named_code import CODE_VALUES
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION
 
 LEVELS = ("-O0", "-O1", "-O2", "-O3")
@@ -80,3 +94,31 @@ CLASSES = OptionClasses(
     secret_variables=SECRET_VARIABLES,
     own_prefix="VLLM_",
 )
+
+
+def _rules() -> Iterator[OptionRule]:
+    for table in (MANAGED_FLAGS, MANAGED_VARIABLES, SECRET_CURES):
+        yield from _named(table, NOBODY)
+    for table in (DANGEROUS_FLAGS, DANGEROUS_VARIABLES):
+        yield from _named(table, ALLOWED)
+    yield from (OptionRule(f"{value.name}=CODE", ALLOWED, value.meaning) for value in CODE_VALUES)
+    for option in OPTION_CLASSES:
+        if option.kind is Class.SAFE:
+            yield OptionRule(", ".join(spellings(option.name)), ANYBODY)
+        elif option.kind is Class.PODS and option.name not in DANGEROUS_FLAGS:
+            yield OptionRule(option.name, POD_CREATORS, option.reason)
+        if option.keys:
+            keys = ", ".join(f".{key}" for key in option.keys)
+            yield OptionRule(f"{option.name}.KEY", ANYBODY, f"single keys: {keys}")
+    yield OptionRule(", ".join(LEVELS), ANYBODY)
+    yield from rules_of(
+        one for one in VARIABLE_CLASSES if one.kind is not Class.MANAGED and one.name not in DANGEROUS_VARIABLES
+    )
+    yield from _named(REMOVED_FLAGS, f"{NOBODY}: of earlier versions")
+
+
+def _named(table: Mapping[str, str], who: str) -> Iterator[OptionRule]:
+    return (OptionRule(name, who, note) for name, note in table.items())
+
+
+RULES = tuple(_rules())

@@ -1,20 +1,36 @@
-"""The phase of vLLM's startup, and the memory that it lacked, from its log.
+"""The phase of vLLM's startup, the memory that it lacked, and why it failed, from its log.
 
-Messages are those of vLLM 0.32.0; a comment names the file of each.
+Messages are those of vLLM 0.32.0 (a comment names the file of each), and of earlier versions where they differ.
+Failures on a CPU are recorded in `tests/engines/vllm_output`.
 `tests/engines/vllm_output/start.txt` records a start on a CPU. `tests/engines/test_vllm_phase.py` quotes the messages
 that need a GPU or a compiler.
 
 `memory-errors.txt` has the messages about the KV cache with all their versions.
+
+Errors about arguments, variables and the configuration name what is refused, never its value: it may come from a Secret
+or hold a password, and status, Events and logs have other readers than the resource.
 """
 
 import re
 from collections.abc import Mapping
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.known_error import DECIMAL
+from inference_operator.engines.known_error import DECIMAL, known_errors
 from inference_operator.engines.start_log import Phase, latest_phase
-from inference_operator.engines.vllm.errors import MEMORY_ERRORS
 from inference_operator.sizing.learned import Shortage
+
+MEMORY_ERRORS, START_ERRORS = (known_errors(__package__, name) for name in ("memory-errors", "start-errors"))
+ERRORS = (
+    *known_errors(__package__, "argument-errors"),
+    *MEMORY_ERRORS,
+    *known_errors(__package__, "node-errors"),
+    *known_errors(__package__, "model-errors"),
+    *START_ERRORS,
+    *known_errors(__package__, "other-errors"),
+    *known_errors(__package__, "configuration-errors"),
+)
+"""All known errors, the more specific pattern first."""
+
 
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     # vllm/v1/engine/core.py

@@ -22,7 +22,9 @@ from inference_operator.engines.vllm.adapters import adapter_loader, adapter_pro
 from inference_operator.engines.vllm.advisories import notice_of_advisories
 from inference_operator.engines.vllm.architectures import SUPPORT, implementation_arguments, support
 from inference_operator.engines.vllm.arguments import (
+    commit_arguments,
     refusal_of_args,
+    refusal_of_cached,
     refusal_of_env,
     refusal_of_pickle,
     refusal_of_remote_code,
@@ -30,7 +32,6 @@ from inference_operator.engines.vllm.arguments import (
 from inference_operator.engines.vllm.cli_args import is_on, value_of
 from inference_operator.engines.vllm.disaggregation import refusal_of_transfer, transfer_start
 from inference_operator.engines.vllm.encoders import ENCODERS, encoder_arguments
-from inference_operator.engines.vllm.errors import ERRORS
 from inference_operator.engines.vllm.groups import (
     data_arguments,
     group_programs,
@@ -38,7 +39,6 @@ from inference_operator.engines.vllm.groups import (
     refusal_of_member,
     refusal_of_own_batches,
 )
-from inference_operator.engines.vllm.hub_env import commit_arguments, refusal_of_cached
 from inference_operator.engines.vllm.imported import imported_arguments
 from inference_operator.engines.vllm.long_context import (
     config_overrides,
@@ -64,8 +64,7 @@ from inference_operator.engines.vllm.memory_flags import (
 )
 from inference_operator.engines.vllm.metrics import LOAD, REQUESTS_RUNNING, REQUESTS_WAITING, SERIES, engine_sample
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
-from inference_operator.engines.vllm.option_classes import CLASSES
-from inference_operator.engines.vllm.option_rules import RULES
+from inference_operator.engines.vllm.option_classes import CLASSES, RULES
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.precision import RECIPE_CACHES, refusal_of_precision
@@ -79,7 +78,7 @@ from inference_operator.engines.vllm.speculation import (
     resolved,
     speculation_arguments,
 )
-from inference_operator.engines.vllm.start_log import HINTS, LOADED, phase, shortage
+from inference_operator.engines.vllm.start_log import ERRORS, HINTS, LOADED, phase, shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.engines.vllm.traits import refusal_of_runner, remark_of_ranking, served_facts
 from inference_operator.engines.vllm_image import (
