@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.engine_kind import EngineProfile
+from inference_operator.api.reasons import Reason
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, offer_of_kind, offers_of_node
 from inference_operator.sizing.choice import choose
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.shape import Shape, SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
 
@@ -102,7 +103,7 @@ def test_a_requested_tensor_parallel_size_is_kept_although_a_smaller_size_fits()
 
 def test_a_tensor_parallel_size_that_the_model_does_not_allow_is_refused_with_the_allowed_sizes() -> None:
     found = misfit("microsoft/phi-4", "H100:8", SizingInputs(tensor=4))
-    assert found.reason is InfeasibleReason.INVALID_PARALLEL_SIZE
+    assert found.reason is Reason.INVALID_PARALLEL_SIZE
     assert found.message == (
         "spec.parallelism.tensor: 10 heads of keys and values are neither divisible by 4 nor a divisor of it."
         " Use 1, or 2."
@@ -115,15 +116,12 @@ def test_a_tensor_parallel_size_above_the_gpus_of_a_node_is_refused() -> None:
 
 def test_a_requested_context_is_never_reduced() -> None:
     found = misfit("Qwen/Qwen3-8B", "L4:1", SizingInputs(nodes=1, shape=Shape(context=40960)))
-    assert found.reason is InfeasibleReason.INSUFFICIENT_GPU_MEMORY
+    assert found.reason is Reason.INSUFFICIENT_GPU_MEMORY
     assert "40,960 tokens" in found.problem
 
 
 def test_a_requested_context_above_the_models_maximum_is_refused() -> None:
-    assert (
-        misfit("Qwen/Qwen3-8B", "H100:8", SizingInputs(shape=Shape(context=65536))).reason
-        is InfeasibleReason.CONTEXT_TOO_LONG
-    )
+    assert misfit("Qwen/Qwen3-8B", "H100:8", SizingInputs(shape=Shape(context=65536))).reason is Reason.CONTEXT_TOO_LONG
 
 
 def test_a_higher_requested_concurrency_needs_more_gpus() -> None:
@@ -149,7 +147,7 @@ def test_the_gpu_kind_of_the_pinned_plan_is_kept() -> None:
 
 def test_only_requested_gpu_kinds_are_used() -> None:
     assert plan("Qwen/Qwen3-8B", "L40S:4 H100:8", SizingInputs(kinds=("H100",))).offer.kind == "H100-80GB"
-    assert misfit("Qwen/Qwen3-8B", "L40S:4", SizingInputs(kinds=("H100",))).reason is InfeasibleReason.NO_SUITABLE_GPU
+    assert misfit("Qwen/Qwen3-8B", "L40S:4", SizingInputs(kinds=("H100",))).reason is Reason.NO_SUITABLE_GPU
 
 
 def test_an_engine_uses_exactly_one_mig_slice() -> None:
@@ -220,7 +218,7 @@ def test_a_70b_model_with_throughput_settings_fits_on_eight_a100() -> None:
 def test_cpu_offload_makes_a_large_model_fit() -> None:
     on_one = SizingInputs(nodes=1, shape=Shape(context=8192))
     alone = misfit("meta-llama/Llama-3.3-70B-Instruct", "RTX-4090:1", on_one)
-    assert alone.reason is InfeasibleReason.NEEDS_MULTI_NODE
+    assert alone.reason is Reason.NEEDS_MULTI_NODE
     offloaded = SizingInputs(shape=Shape(context=8192, cpu_offload_gib=120))
     found = plan("meta-llama/Llama-3.3-70B-Instruct", "RTX-4090:1", offloaded)
     assert found.host.memory_gib > 120

@@ -2,12 +2,13 @@
 
 import pytest
 
+from inference_operator.api.reasons import Reason
 from inference_operator.sizing.choice import choose
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.shape import SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
 
-CHOICES: list[tuple[str, str, tuple[str, int, int, int] | InfeasibleReason]] = [
+CHOICES: list[tuple[str, str, tuple[str, int, int, int] | Reason]] = [
     ("Qwen/Qwen3-0.6B", "T4:1", ("T4", 1, 40960, 1)),
     ("Qwen/Qwen3-8B", "L4:1", ("L4", 1, 16384, 1)),
     ("Qwen/Qwen3-8B", "T4:4", ("T4", 2, 40960, 4)),
@@ -29,7 +30,7 @@ CHOICES: list[tuple[str, str, tuple[str, int, int, int] | InfeasibleReason]] = [
     ("Qwen/Qwen3-14B", "T4:4", ("T4", 4, 40960, 4)),
     ("Qwen/Qwen3-14B", "A100-40GB:8", ("A100-40GB", 2, 40960, 2)),
     ("openai/gpt-oss-20b", "L4:1", ("L4", 1, 131072, 1)),
-    ("openai/gpt-oss-20b", "T4:1", InfeasibleReason.NO_SUITABLE_GPU),
+    ("openai/gpt-oss-20b", "T4:1", Reason.NO_SUITABLE_GPU),
     ("openai/gpt-oss-20b", "H100:1", ("H100-80GB", 1, 131072, 1)),
     ("openai/gpt-oss-120b", "H100:8", ("H100-80GB", 2, 131072, 2)),
     ("openai/gpt-oss-120b", "A100-40GB:8", ("A100-40GB", 4, 131072, 4)),
@@ -48,7 +49,7 @@ CHOICES: list[tuple[str, str, tuple[str, int, int, int] | InfeasibleReason]] = [
     ("meta-llama/Llama-3.3-70B-Instruct", "A100-40GB:8", ("A100-40GB", 8, 131072, 8)),
     ("meta-llama/Llama-3.3-70B-Instruct", "L4:8", ("L4", 2, 28672, 8)),
     ("meta-llama/Llama-3.3-70B-Instruct", "A10G:4", ("A10G", 2, 28672, 8)),
-    ("meta-llama/Llama-3.3-70B-Instruct", "T4:1", InfeasibleReason.INSUFFICIENT_GPU_MEMORY),
+    ("meta-llama/Llama-3.3-70B-Instruct", "T4:1", Reason.INSUFFICIENT_GPU_MEMORY),
     ("RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic", "H100:8", ("H100-80GB", 2, 131072, 2)),
     ("RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic", "H200:8", ("H200", 1, 131072, 1)),
     ("RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic", "L40S:4", ("L40S", 4, 131072, 4)),
@@ -86,7 +87,7 @@ def test_the_table_of_reviewed_choices_has_its_minimum_length() -> None:
 
 @pytest.mark.parametrize(("name", "gpus", "expected"), CHOICES, ids=[f"{name} on {gpus}" for name, gpus, _ in CHOICES])
 def test_a_model_on_a_gpu_pool_gets_the_expected_kind_parallel_size_and_context(
-    name: str, gpus: str, expected: tuple[str, int, int, int] | InfeasibleReason
+    name: str, gpus: str, expected: tuple[str, int, int, int] | Reason
 ) -> None:
     found = choose(model(name), pool(gpus), on_gpus, SizingInputs())
     if isinstance(found, Infeasible):

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_operator.api.reasons import Reason
 from inference_operator.engines.registry import ENGINES
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.fitting import MOST_NODES
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.learned import Learned, on_the_same_gpus
 from inference_operator.sizing.plan import checked_plan, cpu_plan, unchecked_plan
@@ -210,7 +211,7 @@ def test_an_impossible_division_is_refused_in_words(
     offers: list[GpuOffer], asked: dict[str, int], field: str, said: str
 ) -> None:
     found = refused(LLAMA, offers, **asked)
-    assert found.reason is InfeasibleReason.INVALID_PARALLEL_SIZE
+    assert found.reason is Reason.INVALID_PARALLEL_SIZE
     assert found.field == f"spec.parallelism.{field}"
     assert said in found.message
 
@@ -256,14 +257,14 @@ def test_impossible_data_parallel_ranks_are_refused_in_words(
     offers: list[GpuOffer], asked: dict[str, int], field: str, said: str
 ) -> None:
     found = refused(R1, offers, **asked)
-    assert found.reason is InfeasibleReason.INVALID_PARALLEL_SIZE
+    assert found.reason is Reason.INVALID_PARALLEL_SIZE
     assert found.field == f"spec.parallelism.{field}"
     assert said in found.message
 
 
 def test_too_little_memory_for_data_parallel_ranks_is_told_for_the_smallest_batches() -> None:
     found = refused("moonshotai/Kimi-K2-Instruct", pool("H100:8"), data=16, nodes=2)
-    assert found.reason is InfeasibleReason.INSUFFICIENT_GPU_MEMORY
+    assert found.reason is Reason.INSUFFICIENT_GPU_MEMORY
     assert "tensor parallel 1, data 16, on H100-80GB offers 72.8 GiB each" in found.problem
     assert "activation 4.2" in found.problem
 
@@ -296,19 +297,19 @@ def test_a_group_that_the_cluster_or_the_request_rules_out_is_named(
     offers: list[GpuOffer], asked: dict[str, int], cure: str
 ) -> None:
     found = refused(R1, offers, **asked)
-    assert found.reason is InfeasibleReason.NEEDS_MULTI_NODE
+    assert found.reason is Reason.NEEDS_MULTI_NODE
     assert "tensor parallel 8 on H100-80GB offers 72.8 GiB each" in found.problem
     assert f"A group of 2 nodes would hold it (tensor parallel 8, pipeline parallel 2). {cure}" in found.cure
 
 
 def test_a_model_beyond_the_most_nodes_is_refused_for_its_memory() -> None:
     found = refused(R1, pool("T4:1"), kinds=())
-    assert found.reason in (InfeasibleReason.INSUFFICIENT_GPU_MEMORY, InfeasibleReason.NO_SUITABLE_GPU)
+    assert found.reason in (Reason.INSUFFICIENT_GPU_MEMORY, Reason.NO_SUITABLE_GPU)
 
 
 def test_a_larger_tensor_parallel_size_on_one_node_comes_before_several_nodes() -> None:
     found = refused(LLAMA, pool("H100:8"), tensor=2, shape=Shape(context=32768))
-    assert found.reason is InfeasibleReason.INSUFFICIENT_GPU_MEMORY
+    assert found.reason is Reason.INSUFFICIENT_GPU_MEMORY
     assert found.cure.startswith("Fits with tensor parallel 4, ")
 
 
@@ -323,7 +324,7 @@ def test_other_engines_get_one_node(kind: str) -> None:
 
 def test_speculative_decoding_gets_several_nodes_only_on_request() -> None:
     shape = Shape(speculation=Speculation(2, own_layer=True))
-    assert refused(R1, pool("H100:8"), shape=shape).reason is InfeasibleReason.INSUFFICIENT_GPU_MEMORY
+    assert refused(R1, pool("H100:8"), shape=shape).reason is Reason.INSUFFICIENT_GPU_MEMORY
     assert sized(R1, pool("H100:8"), shape=shape, nodes=2).shape.parallel == TWO_BY_EIGHT
 
 

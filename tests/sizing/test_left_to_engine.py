@@ -11,7 +11,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.fitting import LONGEST_UNREQUESTED, TYPICAL_REQUESTS, USUAL_CONTEXT
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.plan import checked_plan
 from inference_operator.sizing.shape import Shape, SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
@@ -106,7 +106,7 @@ def test_a_reranker_gets_no_argument_for_sizes_and_has_no_kv_cache(gpus: str) ->
 def test_a_batch_that_holds_no_prompt_of_an_encoder_is_refused() -> None:
     found = chosen(facts_of(RERANKER), "H100:1", max_num_batched_tokens=2048)
     assert isinstance(found, Infeasible)
-    assert found.reason is InfeasibleReason.CONTEXT_TOO_LONG
+    assert found.reason is Reason.CONTEXT_TOO_LONG
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from inference_operator.api.reasons import Reason
 from inference_operator.engines.vllm.memory import vllm_memory
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.models.catalogue import entry, names
@@ -18,7 +19,7 @@ from inference_operator.models.facts import Kernel, MatrixPart, ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.models.slim import slim
 from inference_operator.sizing.choice import choose
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.kv_cache import cache_layout
 from inference_operator.sizing.shape import LEAST_SEQUENCES, ParallelSizes, Shape, SizingInputs
 from inference_operator.sizing.weights import rank_weights
@@ -110,7 +111,7 @@ def test_models_without_states_keep_the_engines_own_number_of_sequences() -> Non
 def test_more_requested_sequences_than_blocks_are_refused_with_the_number_that_fits() -> None:
     requested = SizingInputs(tensor=1, nodes=1, shape=Shape(max_num_seqs=1024))
     found = refused(model(HYBRID), "H100:1", requested)
-    assert (found.field, found.reason) == ("spec.engine.maxNumSeqs", InfeasibleReason.INSUFFICIENT_GPU_MEMORY)
+    assert (found.field, found.reason) == ("spec.engine.maxNumSeqs", Reason.INSUFFICIENT_GPU_MEMORY)
     assert "each of 1,024 sequences needs one for the states of its layers" in found.problem
     most = int(found.cure.removeprefix("Use at most ").partition(",")[0])
     assert 256 < most < 1024
@@ -169,7 +170,7 @@ def test_earlier_versions_of_vllm_start_with_more_sequences_than_blocks() -> Non
 @pytest.mark.parametrize("gpus", ["A100-80GB:8", "L40S:8", "RTX-4090:8", "T4:8"])
 def test_sparse_latent_attention_is_refused_on_gpus_without_a_kernel(name: str, gpus: str) -> None:
     found = refused(model(name), gpus)
-    assert (found.reason, found.cure) == (InfeasibleReason.NO_SUITABLE_GPU, "Use another kind of GPU.")
+    assert (found.reason, found.cure) == (Reason.NO_SUITABLE_GPU, "Use another kind of GPU.")
     assert "needs compute capability" in found.problem
 
 

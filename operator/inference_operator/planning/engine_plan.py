@@ -252,8 +252,7 @@ def _unequal(spec: Spec, engine: Engine) -> Refusal | None:
     """The refusal of ranks that cannot be divided equally over the requested nodes; on CPUs one rank is the default."""
     sizes = sizing_inputs(spec, engine)
     on_cpus = spec.hardware.device is Device.CPU
-    infeasible = unequal(replace(sizes, tensor=sizes.tensor or 1) if on_cpus else sizes)
-    return _refusal(infeasible) if infeasible else None
+    return unequal(replace(sizes, tensor=sizes.tensor or 1) if on_cpus else sizes)
 
 
 _NOT_SIZED: Mapping[str, bool | set[str]] = {
@@ -342,14 +341,10 @@ def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan | Refusal:
 def _counted(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Plan | Refusal:
     chosen = _chosen(inputs, facts, engine)
     if isinstance(chosen, Infeasible):
-        return _refusal(chosen)
+        return chosen
     live = inputs.offers.live
     others = {offer.product for offer in live if offer.product and offer.kind != chosen.offer.kind}
     return checked_plan(chosen, facts, downloads=_downloads(inputs), avoided=tuple(sorted(others)))
-
-
-def _refusal(infeasible: Infeasible) -> Refusal:
-    return Refusal(Reason(infeasible.reason), infeasible.field, infeasible.problem, infeasible.cure)
 
 
 def _downloads(inputs: PlanInputs) -> bool:

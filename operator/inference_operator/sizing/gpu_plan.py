@@ -1,8 +1,8 @@
 """The results of sizing on GPUs: a plan, or the reason why there is none."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from inference_operator.api.refusal import Refusal
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.shape import Shape
@@ -46,25 +46,7 @@ class GpuPlan:
         return self.offer.per_node // self.gpus_per_replica
 
 
-class InfeasibleReason(StrEnum):
-    """Reasons for no plan; each value is also a reason of status."""
-
-    INSUFFICIENT_GPU_MEMORY = "InsufficientGpuMemory"
-    INVALID_PARALLEL_SIZE = "InvalidParallelSize"
-    NEEDS_MULTI_NODE = "NeedsMultiNode"
-    CONTEXT_TOO_LONG = "ContextTooLong"
-    NO_SUITABLE_GPU = "NoSuitableGpu"
-
-
 @dataclass(frozen=True, slots=True)
-class Infeasible:
-    reason: InfeasibleReason
-    field: str
-    problem: str
-    cure: str
+class Infeasible(Refusal):
     budget: Budget | None = None
     """The budget of the largest group of GPUs; None if no memory was counted."""
-
-    @property
-    def message(self) -> str:
-        return f"{self.field}: {self.problem} {self.cure}"

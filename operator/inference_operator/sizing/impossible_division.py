@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from inference_operator.api.reasons import Reason
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.fitting import MOST_NODES, Pool
-from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
+from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.shape import ParallelSizes, SizingInputs
 
 TENSOR, NODES, DATA = "spec.parallelism.tensor", "spec.parallelism.nodes", "spec.parallelism.data"
@@ -131,7 +132,7 @@ def _too_large(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
 
 
 def _invalid(field: str, problem: str, cure: str) -> Infeasible:
-    return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, field, problem, cure)
+    return Infeasible(Reason.INVALID_PARALLEL_SIZE, field, problem, cure)
 
 
 def listed(words: Sequence[str]) -> str:

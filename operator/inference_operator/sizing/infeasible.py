@@ -5,13 +5,14 @@ from dataclasses import replace
 from difflib import get_close_matches
 from math import floor
 
+from inference_operator.api.reasons import Reason
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, offer_named
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
 from inference_operator.sizing.fitting import MOST_NODES, TYPICAL_REQUESTS, Pool, least_context, smallest_batches
-from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
+from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.impossible_division import (
     NODES,
     PER_NODE,
@@ -40,7 +41,7 @@ def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None
         plain = dict(facts.rope).get("rope_type", "default") == "default" and not (facts.has_vision or facts.uses_mla)
         scaled = " If the model's card describes YaRN, set `spec.engine.ropeScaling`." if plain else ""
         cure = f"Use at most {longest}, or leave it out.{scaled}"
-        return Infeasible(InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, cure)
+        return Infeasible(Reason.CONTEXT_TOO_LONG, CONTEXT, problem, cure)
     if refused := _undivided(facts, inputs) or without_experts(facts, inputs):
         return refused
     shape = inputs.requested_shape
@@ -53,11 +54,11 @@ def _not_allowed(pools: Sequence[Pool], inputs: SizingInputs, rule: str) -> Infe
     facts, shape = pools[0].facts, inputs.requested_shape
     if shape.parallel.pipeline > facts.most_stages:
         field = PIPELINE if inputs.pipeline else NODES
-        return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, field, rule, f"Use at most {facts.most_stages}.")
+        return Infeasible(Reason.INVALID_PARALLEL_SIZE, field, rule, f"Use at most {facts.most_stages}.")
     most = max(pool.offer.most_in_a_group for pool in pools)
     fit = pools[0].engine.allowed_sizes(facts, shape, max(most, *SIZES))
     allowed = f"Use {listed([str(size) for size in fit])}." if fit else "Use another checkpoint of the model."
-    return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
+    return Infeasible(Reason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
 
 
 def _undivided(facts: ModelFacts, inputs: SizingInputs) -> Infeasible | None:
@@ -67,27 +68,27 @@ def _undivided(facts: ModelFacts, inputs: SizingInputs) -> Infeasible | None:
         return None
     problem = f"{tokens:,} tokens of an iteration hold no prompt of {context:,}; this model's prompts are not divided."
     cure = f"Set `{CONTEXT}` to at most {tokens}, or leave out `spec.engine.maxNumBatchedTokens`."
-    return Infeasible(InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, cure)
+    return Infeasible(Reason.CONTEXT_TOO_LONG, CONTEXT, problem, cure)
 
 
 def no_gpu(offered: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     for pool in offered:
         if reason := pool.engine.unable(pool.facts, inputs.shape):
             problem = f"{pool.offer.kind}: {reason}"
-            return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, "Use another kind of GPU.")
+            return Infeasible(Reason.NO_SUITABLE_GPU, HARDWARE, problem, "Use another kind of GPU.")
     if any(pool.offer.shared for pool in offered):
         problem = "all GPUs are shared with other pods, so the amount of free memory is unknown."
         cure = (
             "Set `spec.engine.gpuMemoryUtilization` to the part of a GPU's memory that each engine may use, or use"
             " whole GPUs or MIG slices."
         )
-        return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
+        return Infeasible(Reason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
     offers = {pool.offer.kind: pool.offer for pool in offered}
     kinds = ", ".join(f"{kind} ({_why_excluded(offers[kind], inputs)})" for kind in sorted(offers))
     if not (problem := unknown_kinds(inputs.kinds)):
         problem = f"`hardware.gpu` excludes all GPUs of the cluster: {kinds}." if kinds else "there are no GPUs."
     cure = "Change `spec.hardware.gpu`, add a node, or have `gpuOffers` set for the operator."
-    return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
+    return Infeasible(Reason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
 
 
 def _why_excluded(offer: GpuOffer, inputs: SizingInputs) -> str:
@@ -123,15 +124,15 @@ def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     if too_many := _too_many_sequences(pool, shape, tried, inputs):
         return too_many
     problem = _too_little_left(offer, shape, tried, inputs) if tried.fits else shortfall(offer.kind, shape, tried)
-    changes, reason = list(_changes(pool, shape, inputs)), InfeasibleReason.INSUFFICIENT_GPU_MEMORY
+    changes, reason = list(_changes(pool, shape, inputs)), Reason.INSUFFICIENT_GPU_MEMORY
     field = NODES if inputs.nodes else TENSOR if inputs.tensor else HARDWARE
     if changes:
-        return Infeasible(reason, field, problem, f"Fits with {listed(changes)}.", tried)
+        return Infeasible(reason, field, problem, f"Fits with {listed(changes)}.", budget=tried)
     larger = f"{LARGER} {PER_NODE}" if inputs.kinds and not offer.slice else LARGER
     if group := _larger_group(pool, shape, inputs):
         cure = f"{_group_cure(group, pool, inputs)} {larger}"
-        return Infeasible(InfeasibleReason.NEEDS_MULTI_NODE, NODES if inputs.nodes else HARDWARE, problem, cure, tried)
-    return Infeasible(reason, field, problem, f"{larger}{_other_engine(pool, inputs)}", tried)
+        return Infeasible(Reason.NEEDS_MULTI_NODE, NODES if inputs.nodes else HARDWARE, problem, cure, budget=tried)
+    return Infeasible(reason, field, problem, f"{larger}{_other_engine(pool, inputs)}", budget=tried)
 
 
 def _too_many_sequences(pool: Pool, shape: Shape, tried: Budget, inputs: SizingInputs) -> Infeasible | None:
@@ -143,7 +144,7 @@ def _too_many_sequences(pool: Pool, shape: Shape, tried: Budget, inputs: SizingI
         return None
     problem = lacking_states(shape.parallel.on(pool.offer.kind), tried)
     return Infeasible(
-        InfeasibleReason.INSUFFICIENT_GPU_MEMORY, SEQUENCES, problem, f"Use at most {most}, or leave it out.", tried
+        Reason.INSUFFICIENT_GPU_MEMORY, SEQUENCES, problem, f"Use at most {most}, or leave it out.", budget=tried
     )
 
 

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from inference_operator.api.reasons import Reason
 from inference_operator.sentences import counted
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 
 NUMBER_CURE = "Set a number, for example `64Gi`."
 MEMORY = "spec.engine.kvOffload.memory"
@@ -27,7 +28,7 @@ def hosted(plan: GpuPlan) -> GpuPlan | Infeasible:
         return _refused(plan, f"{host.memory_gib:.0f} GiB with this cache", "Lower it, or use nodes with more memory.")
     if not memory:
         problem = f"`Auto` needs nodes to choose for, and the memory of nodes with {offer.kind} is not known."
-        return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, MEMORY, problem, NUMBER_CURE)
+        return Infeasible(Reason.NO_SUITABLE_GPU, MEMORY, problem, NUMBER_CURE)
     gib = STEP_GIB * int(SHARE * (memory / _engines_of_node(plan) - host.memory_gib) // STEP_GIB)
     if gib < STEP_GIB:
         return _refused(plan, f"{host.memory_gib:.0f} GiB without this cache", "Remove it, or use nodes with more.")
@@ -45,4 +46,4 @@ def _refused(plan: GpuPlan, needs: str, cure: str) -> Infeasible:
         f"Nodes with {offer.per_node} x {offer.kind} have {offer.host_memory_gib:.0f} GiB of memory for pods and GPUs"
         f" for {counted(_engines_of_node(plan), 'such engine')}; the pod of each needs {needs}."
     )
-    return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, MEMORY, problem, cure)
+    return Infeasible(Reason.NO_SUITABLE_GPU, MEMORY, problem, cure)
