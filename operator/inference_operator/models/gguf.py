@@ -29,7 +29,7 @@ _PLAIN = {0: "float32", 1: "float16", 30: "bfloat16"}
 _BITS = {
     2: 4.5, 3: 5, 6: 5.5, 7: 6, 8: 8.5, 9: 9, 10: 2.625, 11: 3.4375, 12: 4.5,
     13: 5.5, 14: 6.5625, 15: 9.125, 16: 2.0625, 17: 2.3125, 18: 3.0625, 19: 1.5625, 20: 4.5, 21: 3.4375,
-    22: 2.5625, 23: 4.25, 29: 1.75, 34: 1.6875, 35: 2.0625, 39: 4.25,
+    22: 2.5625, 23: 4.25, 29: 1.75, 34: 1.6875, 35: 2.0625, 39: 4.25
 }  # fmt: skip
 """Bits of an element by the type of its tensor: a block's bytes over its elements (ggml, `ggml-common.h`, `ggml.h`)."""
 _CURE = "Copy the file again, or use another GGUF file."

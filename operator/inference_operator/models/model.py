@@ -61,8 +61,7 @@ def model_facts(
     """
     try:
         config, has_vision = language_model(document)
-        facts = _with_positions(_facts(config, has_vision=has_vision, weights=weights, side=side), config)
-        return _with_encoders(facts, config)
+        return _completed(_facts(config, has_vision=has_vision, weights=weights, side=side), config)
     except UnreadableError as error:
         return NotUnderstood(
             error.field if error.field.endswith(".json") else f"config.json.{error.field}",
@@ -160,15 +159,16 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
     )
 
 
-def _with_positions(facts: ModelFacts, config: Config) -> ModelFacts:
-    layers = config.count("num_nextn_predict_layers", "mtp_num_hidden_layers")
-    return replace(facts, rope=rope_parameters(config), predicting_layers=layers)
-
-
-def _with_encoders(facts: ModelFacts, config: Config) -> ModelFacts:
+def _completed(facts: ModelFacts, config: Config) -> ModelFacts:
     tower = tower_of(config) if facts.has_vision else None
-    assumptions = (*facts.assumptions, *(tower.assumptions if tower else ()))
-    return replace(facts, tower=tower, assumptions=assumptions, is_encoder=facts.is_pooling and _is_encoder(config))
+    return replace(
+        facts,
+        rope=rope_parameters(config),
+        predicting_layers=config.count("num_nextn_predict_layers", "mtp_num_hidden_layers"),
+        tower=tower,
+        assumptions=(*facts.assumptions, *(tower.assumptions if tower else ())),
+        is_encoder=facts.is_pooling and _is_encoder(config),
+    )
 
 
 def _of_width(

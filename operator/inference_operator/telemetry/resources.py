@@ -62,87 +62,73 @@ MAX_SERIES = (
 
 _OF = ("resource_namespace", "name")
 
-CONDITION = Description(
-    "infd_condition", "gauge", (*_OF, "type", "status", "reason"), "Always 1; the labels hold a condition of the status"
-)
-REPLICAS = Description(
+
+def _gauge(name: str, text: str, *labels: str) -> Description:
+    return Description(name, "gauge", (*_OF, *labels), text)
+
+
+def _counter(name: str, text: str, *labels: str) -> Description:
+    return Description(name, "counter", (*_OF, *labels), text)
+
+
+CONDITION = _gauge("infd_condition", "Always 1; the labels hold a condition of the status", "type", "status", "reason")
+REPLICAS = _gauge(
     "infd_replicas",
-    "gauge",
-    (*_OF, "state"),
     "Engines that answer: `desired` by autoscaling or spec, `ready`, `starting`, `unscheduled` (without a node),"
     " `terminating`",
+    "state",
 )
-MAX_REPLICAS = Description("infd_max_replicas", "gauge", _OF, "Most engines of autoscaling: its `maxReplicas`")
-DEMAND = Description(
+MAX_REPLICAS = _gauge("infd_max_replicas", "Most engines of autoscaling: its `maxReplicas`")
+DEMAND = _gauge(
     "infd_scaling_demand_requests",
-    "gauge",
-    (*_OF, "part"),
     "Requests for which the last decision of autoscaling wants engines: `steady`, `headroom`, and `backlog`, the part"
     " of the backlog that counts",
+    "part",
 )
-TARGET = Description(
+TARGET = _gauge(
     "infd_scaling_target_concurrency",
-    "gauge",
-    _OF,
     "Requests that one engine should have at a time, as the last decision of autoscaling used it",
 )
-BOUND = Description(
+BOUND = _gauge(
     "infd_scaling_bound",
-    "gauge",
-    (*_OF, "bound"),
     "Always 1; the label holds what set the number of engines in the last decision of autoscaling: "
     + ", ".join(f"`{bound.name.lower()}`" for bound in Bound),
+    "bound",
 )
-GPUS = Description(
+GPUS = _gauge(
     "infd_gpus",
-    "gauge",
-    (*_OF, "gpu", "state"),
     "GPUs that engine pods of all roles request, by kind: `allocated` on nodes, or `pending`; by sizes in the status",
+    "gpu",
+    "state",
 )
-COST = Description(
+COST = _gauge(
     "infd_cost_per_hour",
-    "gauge",
-    (*_OF, "gpu"),
     "Price of the allocated GPUs per hour, where `settings.gpuOffers` has the price of their kind",
+    "gpu",
 )
-STEP = Description(
-    "infd_startup_step",
-    "gauge",
-    (*_OF, "step"),
-    "Always 1, while an engine starts; the label holds `status.startup.step`",
-)
-START = Description(
+STEP = _gauge("infd_startup_step", "Always 1, while an engine starts; the label holds `status.startup.step`", "step")
+START = _gauge(
     "infd_engine_start_seconds",
-    "gauge",
-    (*_OF, "phase"),
     "Start of the engine that became ready last, since the operator runs: `node` (until it is scheduled), `prepare`"
     " (volumes, images), `load` (until it is ready)",
+    "phase",
 )
-NO_PROGRESS = Description(
+NO_PROGRESS = _counter(
     "infd_engine_no_progress_total",
-    "counter",
-    _OF,
     "Engines that had requests, made no progress and did not respond for the operator's `noProgressSeconds`",
 )
-STALLS = Description(
+STALLS = _counter(
     "infd_engine_stalls_total",
-    "counter",
-    _OF,
     "Engines that had requests, made no progress and did not respond for the operator's `stallSeconds`",
 )
-RESTARTS = Description(
+RESTARTS = _counter(
     "infd_engine_restarts_total",
-    "counter",
-    (*_OF, "cause"),
     "Restarts of engines in place, by the cause of the pod that ended first; a group of pods counts once: "
     + ", ".join(f"`{cause}`" for cause in RestartCause),
+    "cause",
 )
-ROUTERS = Description(
-    "infd_router_pods", "gauge", (*_OF, "state"), "Pods of routers: `ready`, `unready`, without those that are deleted"
-)
-ROUTER_RESTARTS = Description(
-    "infd_router_restarts_total", "counter", _OF, "Restarts of containers of routers' pods, in place"
-)
+ROUTERS = _gauge("infd_router_pods", "Pods of routers: `ready`, `unready`, without those that are deleted", "state")
+ROUTER_RESTARTS = _counter("infd_router_restarts_total", "Restarts of containers of routers' pods, in place")
 DESCRIPTIONS = (
     *(CONDITION, REPLICAS, MAX_REPLICAS, DEMAND, TARGET, BOUND, GPUS, COST, STEP, START),
     *(NO_PROGRESS, STALLS, RESTARTS, ROUTERS, ROUTER_RESTARTS),

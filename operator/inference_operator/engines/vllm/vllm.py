@@ -81,13 +81,7 @@ from inference_operator.engines.vllm.speculation import (
 from inference_operator.engines.vllm.start_log import ERRORS, HINTS, LOADED, phase, shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.engines.vllm.traits import refusal_of_runner, remark_of_ranking, served_facts
-from inference_operator.engines.vllm_image import (
-    HOME,
-    WRITABLE,
-    default_image,
-    gpu_needs,
-    version_of_image,
-)
+from inference_operator.engines.vllm_image import HOME, WRITABLE, default_image, gpu_needs, version_of_image
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
