@@ -20,7 +20,7 @@ from inference_operator.model_files.bucket import DIGEST_DIGITS
 from inference_operator.model_files.bucket_download import PART_BYTES as REQUEST_BYTES
 from inference_operator.model_files.bucket_download import BucketOrigin
 from inference_operator.model_files.claim import ModelFolder
-from inference_operator.model_files.download import DamagedError
+from inference_operator.model_files.files import InspectionError
 from inference_operator.model_files.listing import ListedFile
 from inference_operator.models.source import BucketModel
 from inference_operator.objects.cache_volume import folder_of
@@ -257,7 +257,7 @@ def test_a_content_that_is_another_one_in_each_download_is_refused_and_deleted(
     folder.blobs.mkdir(parents=True)
     commit = spoiled.commit(None)
     file = next(one for one in spoiled.listed(commit) if one.path == "model-1.safetensors")
-    with pytest.raises(DamagedError) as raised:
+    with pytest.raises(InspectionError) as raised:
         spoiled.fetch(folder, commit, file)
     assert "another MD5 than listed, and was deleted" in raised.value.failure.why.problem
     assert not list(folder.blobs.iterdir())

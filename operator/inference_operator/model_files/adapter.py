@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from inference_operator.jobs.download_result import StoredAdapter
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.claim import ModelFolder, Say
-from inference_operator.model_files.download import DamagedError, ModelOrigin, download
+from inference_operator.model_files.download import ModelOrigin, download
 from inference_operator.model_files.files import LENGTH_BYTES, MAX_HEADER_BYTES, InspectionError, unreadable
 from inference_operator.model_files.listing import ListedFile, wrong_content
 from inference_operator.models.adapter import CONFIG, FILES, WEIGHTS, Shapes, adapter_facts
@@ -91,22 +90,16 @@ class FolderOrigin:
         """The files that are there. A link counts only if it stays in the folder's volume."""
         if not self._folder.is_dir():
             cure = "Check the path in `source`, and that the adapter was copied there."
-            raise InspectionError(
-                Failure(Cause.NOT_FOUND, NotUnderstood(self.source, "there is no such directory.", cure))
-            )
+            why = NotUnderstood(self.source, "there is no such directory.", cure)
+            raise InspectionError(Failure(Cause.NOT_FOUND, why))
         for name in self._names:
             path = self._folder / name
             if not path.is_file():
                 continue
             if path.is_symlink() and not path.resolve().is_relative_to(self._folder.resolve()):
-                raise InspectionError(
-                    Failure(
-                        Cause.UNUSABLE,
-                        NotUnderstood(
-                            self.source, f"`{name}` is a link out of its folder.", "Replace it by the file itself."
-                        ),
-                    )
-                )
+                problem = f"`{name}` is a link out of its folder."
+                why = NotUnderstood(self.source, problem, "Replace it by the file itself.")
+                raise InspectionError(Failure(Cause.UNUSABLE, why))
             try:
                 yield ListedFile(name, path.stat().st_size, _sha256(path))
             except PermissionError as error:
@@ -117,12 +110,9 @@ class FolderOrigin:
         shutil.copyfile(self._folder / file.path, partial)
         if _sha256(partial) != file.sha256:
             partial.unlink()
-            raise DamagedError(wrong_content(self.source, file.path, "SHA-256"))
+            raise InspectionError(wrong_content(self.source, file.path, "SHA-256"))
         partial.replace(blob)
-        link = folder.snapshot(commit) / file.path
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(os.path.relpath(blob, link.parent))
+        folder.link(file, commit)
 
     def finish(self, folder: ModelFolder, revision: str | None, commit: str) -> None:
         """Nothing: engines get the path of the snapshot."""

@@ -1,7 +1,6 @@
 """Downloads from a bucket, in parts: continued after a death, and compared with the ETag where it is a hash."""
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from inference_operator.jobs.result import Failure
 from inference_operator.model_files.bucket import ERRORS, changed, listing_digest, needed_files, open_bucket
 from inference_operator.model_files.bucket_errors import failure_of
 from inference_operator.model_files.claim import ModelFolder, Say
-from inference_operator.model_files.download import DamagedError
+from inference_operator.model_files.files import InspectionError
 from inference_operator.model_files.listing import ListedFile, wrong_content
 from inference_operator.models.source import BucketModel
 
@@ -40,10 +39,10 @@ class BucketOrigin:
         self._store = open_bucket(self._bucket)
         files = needed_files(self._bucket, self._store, allow_pickle=self._allow_pickle)
         if isinstance(files, Failure):
-            raise DamagedError(files)
+            raise InspectionError(files)
         self._listed, digest = files, listing_digest(self._bucket, files)
         if revision and revision != digest:
-            raise DamagedError(changed(self._bucket, digest))
+            raise InspectionError(changed(self._bucket, digest))
         return digest
 
     def listed(self, commit: str) -> Sequence[ListedFile]:  # noqa: ARG002 - a bucket has one listing
@@ -55,10 +54,7 @@ class BucketOrigin:
         if not (blob.is_file() and blob.stat().st_size == file.size_bytes):
             self._fetch_content(folder.partial(file), file)
             folder.partial(file).replace(blob)
-        link = folder.snapshot(commit) / file.path
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(os.path.relpath(blob, link.parent))
+        folder.link(file, commit)
 
     def _fetch_content(self, partial: Path, file: ListedFile) -> None:
         """Download one file, and compare it with its ETag.
@@ -83,7 +79,7 @@ class BucketOrigin:
             return
         if _md5(partial) != first:
             partial.unlink()
-            raise DamagedError(wrong_content(self.source, file.path, "MD5"))
+            raise InspectionError(wrong_content(self.source, file.path, "MD5"))
         self._say(f"{file.path}: its ETag is no hash of it; it was downloaded twice with the same content.")
 
     def _fetch_parts(self, partial: Path, file: ListedFile) -> None:
@@ -99,7 +95,7 @@ class BucketOrigin:
                     options["if_match"] = f'"{file.etag}"'
                 part = obstore.get(self._store, file.path, options=options).bytes()
                 if len(part) != end - start:
-                    raise DamagedError(wrong_content(self.source, file.path, "size"))
+                    raise InspectionError(wrong_content(self.source, file.path, "size"))
                 content.write(part)
 
     def finish(self, folder: ModelFolder, revision: str | None, commit: str) -> None:

@@ -54,6 +54,12 @@ class ModelFolder:
     def snapshot(self, commit: str) -> Path:
         return self.snapshots / commit
 
+    def link(self, file: ListedFile, commit: str) -> None:
+        link = self.snapshot(commit) / file.path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.path.relpath(self.blobs / file.blob, link.parent))
+
     def record(self, commit: str) -> Path:
         return self.root / RECORDS / f"{self._stem}@{commit}.json"
 

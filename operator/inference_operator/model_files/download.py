@@ -45,10 +45,6 @@ _OF_NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
 """Errors with a number that are not of the claim. The clients' own exceptions have none."""
 
 
-class DamagedError(InspectionError):
-    """A file differs from the listing, or the listing from the requested revision."""
-
-
 class ModelOrigin(Protocol):
     @property
     def model(self) -> str:
@@ -69,7 +65,7 @@ class ModelOrigin(Protocol):
         """All files of a revision."""
 
     def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
-        """Download one file, compare it with the listing, and link it in the snapshot; raises `DamagedError`."""
+        """Download one file, compare it with the listing, and link it in the snapshot; raises `InspectionError`."""
 
     def finish(self, folder: ModelFolder, revision: str | None, commit: str) -> None:
         """Add the files that engines need in addition to the snapshot."""

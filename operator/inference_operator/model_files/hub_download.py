@@ -14,7 +14,7 @@ from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
 from inference_operator.jobs.result import Failure
 from inference_operator.model_files.claim import ModelFolder
-from inference_operator.model_files.download import DamagedError
+from inference_operator.model_files.files import InspectionError
 from inference_operator.model_files.hub import TIMEOUT_SECONDS, commit_of, configure_client, failure_of
 from inference_operator.model_files.listing import ListedFile, wrong_content
 
@@ -47,11 +47,11 @@ class HubOrigin:
         )
         content = path.resolve()
         if not content.is_relative_to(folder.path.resolve()):
-            raise DamagedError(wrong_content(self.source, file.path, "place"))
+            raise InspectionError(wrong_content(self.source, file.path, "place"))
         if wrong := _difference(content, file):
             path.unlink(missing_ok=True)
             content.unlink(missing_ok=True)
-            raise DamagedError(wrong_content(self.source, file.path, wrong))
+            raise InspectionError(wrong_content(self.source, file.path, wrong))
 
     def _fetch_large(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
         """Download a large file to the place where the hub's client then finds it, from where an earlier process ended.
@@ -67,7 +67,7 @@ class HubOrigin:
         if not metadata.size and file.size_bytes:
             raise FileMetadataError("Content-Length")
         if metadata.size != file.size_bytes:
-            raise DamagedError(wrong_content(self.source, file.path, "size"))
+            raise InspectionError(wrong_content(self.source, file.path, "size"))
         headers = build_hf_headers()
         if urlsplit(metadata.location).netloc != urlsplit(url).netloc:  # a storage gets no token
             headers.pop("authorization", None)
@@ -75,7 +75,7 @@ class HubOrigin:
         _continue(metadata.location, headers, partial, file.size_bytes)
         if wrong := _difference(partial, file):
             partial.unlink()
-            raise DamagedError(wrong_content(self.source, file.path, wrong))
+            raise InspectionError(wrong_content(self.source, file.path, wrong))
         partial.replace(blob)
 
     def finish(self, folder: ModelFolder, revision: str | None, commit: str) -> None:
