@@ -46,7 +46,6 @@ NO_DATA_PARALLEL = Refusal(
 )
 """The refusal by engines that the operator runs with one data parallel rank."""
 
-
 OF_VLLM = frozenset(
     {"adapterSlots", "generation", "kvOffload", "maxAdapterRank", "multimodal", "ropeScaling", "speculative"}
 )

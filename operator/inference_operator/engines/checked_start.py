@@ -11,7 +11,6 @@ from inference_operator.sizing.plan import Plan
 
 GPU_CHECK = "gpu_check"
 GPU_CHECK_SOURCE = text_of(__package__, "gpu_check.py")
-
 SHARED = "-SHARED"
 """Ending of the product label of a GPU that pods share (NVIDIA/k8s-device-plugin 0.18, `internal/lm/resource.go`)."""
 

@@ -8,7 +8,6 @@ from inference_operator.engines.tables import text_of
 
 KEY_PROGRAM = "engine_key"
 KEY_SOURCE = text_of(__package__, "engine_key_program.py")
-
 KEY_FOLDER = "/engine-key"
 KEY_ENTRY = "key"
 """The entry of the Secret, and the name of its file."""

@@ -15,7 +15,6 @@ MANAGED: Mapping[str, str] = {
     **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), "Remove it; Kubernetes assigns the GPUs."),
 }
 """Variables that the operator or Kubernetes sets, with the cure."""
-
 LOADS_LIBRARIES = "makes the engine's processes load other libraries"
 _PYTHON = "changes which code Python runs"
 DANGEROUS: Mapping[str, str] = {

@@ -17,7 +17,6 @@ _HUB_VARIABLE = re.compile(
     re.IGNORECASE,
 )
 """Variables that huggingface_hub (2.4.0, `constants.py`) and its HTTP client read."""
-
 _BUCKET_VARIABLE = re.compile(r"AWS_.+|HOME|(?:HTTP|HTTPS|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)", re.IGNORECASE)
 """Variables that obstore (0.12) and its HTTP client read. Of those of AWS's clients, it reads no profile, no
 configuration file and no `AWS_CA_BUNDLE` (object_store 0.14, `aws/builder.rs`)."""

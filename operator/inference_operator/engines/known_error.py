@@ -18,9 +18,7 @@ from inference_operator.engines.tables import text_of
 COUNT, DECIMAL = r"\d{1,15}(?!\d)", r"\d{1,9}(?:\.\d{1,9})?"
 """Patterns of numbers in messages, of at most the digits that a count or a size can have. Longer ones are no figures of
 an engine, and Python refuses to read those of thousands of digits."""
-
 _NAME = re.compile(r"<([A-Z_]+)>")
-
 _MAX_QUOTED = 200
 """Characters of a quoted part. They are enough to recognise the error."""
 

@@ -76,7 +76,6 @@ NUMBER = r"^-[0-9.]+$"
 """A negative number, which is a value. RE2, the engine of CEL's `matches`, and Python read it alike."""
 JSON = r"^[\t\n\f\r ]*[\[{]"
 """The begin of a JSON object or list, after what RE2 takes for white space (`\\s`)."""
-
 _NUMBER, _JSON = re.compile(NUMBER.replace("$", r"\Z")), re.compile(JSON)
 
 

@@ -51,7 +51,6 @@ _NOT_A_CHOICE = re.compile(
     r"|Backend(?:Error|Compiler)|AcceleratorError|Import|ModuleNotFound"
 )
 """Names of errors about the surroundings of an engine. They may pass, or are no matter of its configuration."""
-
 _RAISES = re.compile(r"raise (?:[a-z_]\w{0,60}\.){0,5}[A-Z]|assert\b")
 """A statement that makes an error. `raise error` only passes on what another process or thread raised."""
 

@@ -14,7 +14,6 @@ from inference_operator.views.samples import Histogram
 _LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\.)*"'
 _REST = re.compile(rf"(?:\{{({_LABEL}(?:,{_LABEL})*)?,?\}})? +(\S+)(?: +-?[0-9]+)?")
 """The rest of a line after the name: labels, if the series has some, value, and perhaps a time."""
-
 MOST = 1e15
 """No sum of an engine is larger: 30 years of a million tokens a second."""
 

@@ -23,7 +23,6 @@ MAX_LINES = 5
 """Lines of one error. Pydantic names a field in the second line, and why in the third."""
 MAX_PROCESSES = 64
 """Processes whose lines are kept apart. An engine has one for each GPU, and a few more."""
-
 _ESCAPE = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Characters that a terminal or a browser carries out; also those that turn the direction of text."""

@@ -13,10 +13,8 @@ from inference_operator.settings import Settings
 
 HOME = "/home/vllm"
 WRITABLE = (HOME, TEMPORARY)
-
 COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
 """Puts the image's CUDA compatibility libraries first (vLLM 0.32.0, vllm/env_override.py)."""
-
 _OWN_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai:v?\d")
 _CUDA_13_SINCE = (0, 20)
 """Since this version the tag without a suffix has CUDA 13.0, and `-cu129` has CUDA 12.9 (vllm-project/vllm#39878). Its

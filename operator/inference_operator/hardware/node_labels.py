@@ -59,7 +59,6 @@ KIND_LABELS: Mapping[str, KindLabels] = dict(
     _kind_labels(files(__package__).joinpath("node-labels.txt").read_text("utf-8"))
 )
 """Labels of every kind in `kinds.GPU_KINDS`."""
-
 Alternative: TypeAlias = Mapping[str, tuple[str, ...]]
 """The values that each label may have. All labels must match."""
 

@@ -17,7 +17,6 @@ RECORDS = "complete"
 """Folder of the claim with one record for each complete download, and the locks."""
 PARTIAL = ".incomplete"
 """End of the name of a file that is not complete, as the hub's client has it."""
-
 Say = Callable[[str], None]
 
 

@@ -41,7 +41,6 @@ CONFIG = "config.json"
 QUANTIZATION_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 """The quantization of a checkpoint whose `config.json` has none: of NVIDIA ModelOpt (vLLM 0.32.0,
 `vllm/transformers_utils/config.py`), GPTQ and AWQ (`model_executor/layers/quantization`, `get_config_filenames`)."""
-
 MAX_INDEX_BYTES, MAX_BYTES = 32 * 2**20, 4 * 2**20
 """Maximum size of the index, and of each other file. An index has 100 to 200 bytes per tensor, and the largest
 mixture-of-experts models have about 150,000 tensors. No config on the hub comes near 4 MiB."""

@@ -42,7 +42,6 @@ from inference_operator.models.config import NotUnderstood
 
 TIMEOUT_SECONDS = 10.0
 """Timeout of the hub's responses, as in the client's other requests (huggingface_hub 2.4.0, `constants.py`)."""
-
 _TOKEN = "`HF_TOKEN`, in a cluster by a Secret in `spec.model.tokenSecretRef`."  # noqa: S105 - text of a message
 _SECONDS = re.compile("[0-9]{1,6}")
 _COMMIT = re.compile("[0-9a-f]{40}")

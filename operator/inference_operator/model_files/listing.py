@@ -22,7 +22,6 @@ MAX_FILES = 20_000
 """Maximum number of files of a model. The largest models have some hundreds."""
 MAX_NAME_LENGTH, MAX_PART_BYTES = 1024, 255
 """Characters of a file's path; the hub's own limit is lower. Bytes of one part (Linux, `NAME_MAX`)."""
-
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]")
 _OTHER_FORMATS = (".bin", ".pt", ".pth", ".msgpack", ".h5", ".onnx", ".ot", ".gguf", ".tflite", ".mlmodel")
 """Weights in formats that vLLM does not read if there are safetensors files (vLLM 0.32.0,

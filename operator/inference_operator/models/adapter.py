@@ -15,12 +15,9 @@ from inference_operator.models.config import NotUnderstood
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 FILES = (CONFIG, WEIGHTS, PICKLED)
 """Files of an adapter that vLLM reads (0.32.0, `lora/lora_model.py`, `from_local_checkpoint`)."""
-
 MAX_RANK = ADAPTER_RANKS[-1]
-
 MAX_BASE_LENGTH = 256
 """Characters of the name of a base model, above the longest repository. A longer one would not fit into the result."""
-
 _A, _B = "lora_A", "lora_B"
 _TENSOR = re.compile(r"(?P<module>.+)\.(?P<side>lora_A|lora_B)\.weight", re.ASCII)
 _EMBEDDING = re.compile(r".+\.lora_embedding_[AB]", re.ASCII)
@@ -43,7 +40,6 @@ _FEATURES: Mapping[str, str] = {
 }
 _CLASSIFIERS = frozenset({"classifier", "score"})
 _SAVE_AGAIN = "Train or save the adapter without it: engines serve plain LoRA."
-
 Shapes = Mapping[str, Sequence[int]]
 """Shapes of tensors by name, from the header of a safetensors file."""
 

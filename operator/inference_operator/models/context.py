@@ -28,7 +28,6 @@ GENERATING = (
 )
 """Endings in `Model` that generate text (vLLM 0.32.0, `_SUFFIX_TO_DEFAULTS`, and names of its registry)."""
 
-
 PER_LAYER = "per layer"
 """Stands for the type of rotary positions of a model whose kinds of layers have several."""
 _NAME, _MOST_PARAMETERS, _LARGEST_PARAMETER = re.compile(r"[a-z]\w{0,63}", re.ASCII), 32, 1e15

@@ -46,7 +46,6 @@ DRAFTS: Sequence[Drafter] = (
 )
 """Known drafts. Those of the same model come in the order in which they are tried."""
 
-
 PREDICTING = {"deepseek-ai/DeepSeek-V3": 1.85}
 """Tokens of a mean step of models whose own layers guess one token, by their publishers (DeepSeek-V3 Technical Report,
 arXiv 2412.19437, 5.4.3: 85 to 90 % are accepted)."""

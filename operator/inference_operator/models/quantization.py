@@ -17,7 +17,6 @@ from inference_operator.models.config import Config
 from inference_operator.models.facts import EVERY_PART, Kernel, MatrixPart, Quantization
 
 UNQUANTISED = Quantization(Kernel.NONE, 16)
-
 GROUP = 128
 """Inputs that share a scale if a 4-bit checkpoint does not state it: the default of AutoAWQ and GPTQModel."""
 SCALE_BITS, ZERO_BITS = 16, 4
@@ -43,7 +42,6 @@ _PARTS: dict[Kernel, tuple[MatrixPart, ...]] = {
     Kernel.NVFP4: (MatrixPart.MLP, MatrixPart.EXPERTS),
 }
 """Kernels with which only some parts are quantised: gpt-oss: the experts; NVFP4: usually not attention."""
-
 _OF_EXPERTS = ("experts_int8", "int8_per_channel_weight_only", "nvfp4_per_token")
 """Methods that quantize only experts while they load them (vLLM 0.32.0, `config/quantization.py`)."""
 

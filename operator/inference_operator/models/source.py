@@ -60,7 +60,6 @@ class ImageModel:
 ModelSource: TypeAlias = HubModel | BucketModel | ClaimModel | ImageModel
 DOWNLOADED = (HubModel, BucketModel)
 """Models that come over the network in a revision. The others are volumes."""
-
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 """Names of buckets (Amazon S3 user guide, "General purpose bucket naming rules")."""
@@ -76,7 +75,6 @@ _CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _IMAGE = re.compile(
     r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9._-]+)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?", re.ASCII
 )
-
 MAX_SHOWN = 200
 """Characters of a source that a message repeats: a condition must stay readable."""
 

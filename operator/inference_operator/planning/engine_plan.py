@@ -260,7 +260,6 @@ _NOT_SIZED: Mapping[str, bool | set[str]] = {
     "multimodal": {"allowed_domains"},
 }
 """Fields of `spec.engine` that sizes do not depend on."""
-
 _PLACING = {"node_selector", "tolerations", "affinity", "topology_key"}
 """Fields of `spec.scheduling` that decide on which nodes engines may run."""
 

@@ -16,7 +16,6 @@ QUANTISED = re.compile(r"(?i)fp8|fp4|awq|gptq|int4|int8|w4a|w8a|Kimi-K2-Thinking
 """Names of checkpoints with quantized weights. Some describe the quantization in `hf_quant_config.json`, which the
 catalogue does not contain; counted without it, they would look two to four times as large."""
 UNSTATED_CURE = "Use a checkpoint whose config.json says how."
-
 MOST_KEPT = 64
 
 

@@ -10,11 +10,9 @@ from inference_operator.sizing.plan import Plan
 BYTES_PER_SECOND = 60_000_000
 """Download rate assumed for weights from a hub or a volume. It is pessimistic: half of the default throughput of an AWS
 gp3 volume, 125 MiB/s (Amazon EBS User Guide, "General Purpose SSD volumes")."""
-
 PREPARATION_SECONDS = 600
 """Time for everything except fetching weights: processes, compilation, CUDA graphs, warm-up. vLLM allows its engine as
 much for the whole start by default (0.32.0, vllm/envs.py, VLLM_ENGINE_READY_TIMEOUT_S)."""
-
 LEAST_SECONDS = 1800
 """Shortest timeout. A failing start exits and a hanging one is rare, so a timeout below 30 minutes has no benefit."""
 

@@ -23,7 +23,6 @@ from inference_operator.views.pod import PodView
 
 MAX_ANSWER_BYTES = 1 << 16
 """The page of a router has some hundred bytes, and more with many API keys."""
-
 _HELD = re.compile(rb"^inference_operator_router_held_requests ([0-9]+)\r?$", re.MULTILINE)
 _LENGTH = re.compile(rb"^content-length: *([0-9]+) *\r$", re.MULTILINE | re.IGNORECASE)
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
@@ -127,13 +126,10 @@ def answer_body(received: bytes | bytearray) -> bytes | None:
 
 POLL_SECONDS = 5.0
 """Least time between two requests to the same router that holds no request."""
-
 SLACK_SECONDS = 10.0
 """How much longer than `HELD_SECONDS` an answer may take."""
-
 STARTS_PER_SECOND = 400
 """Connections that are opened per second: after a start of the operator, thousands at once would time out."""
-
 HELD_AGAIN_SECONDS = 1.0
 """Time until a router that holds a request is asked again: it answers at once."""
 

@@ -20,25 +20,19 @@ from inference_operator.manifest import Manifest
 
 CONNECT_SECONDS, ANSWER_SECONDS = 1.0, 3.0
 """A pod of the same cluster answers within milliseconds. A busy one gets as long as a slow probe."""
-
 MAX_BODY_BYTES = 1 << 20
 """vLLM's metrics take 60 kB."""
-
 KEEP_ALIVE_SECONDS = 20.0
 """How long an idle connection is kept. Longer than `scrapeSeconds` by default (15), so that pods read at that interval
 or more often keep theirs. Shorter than the servers keep it: routers 30 s (`READERS_KEEP_ALIVE_SECONDS`), and engines as
 long as their `MetricsPage` says."""
-
 MAX_KEPT = 4096
 """Idle connections, and never more than half of the files that the process may open. Enough for all routers of 1,000
 resources: two pods with two ports each."""
-
 _NO_ANSWER = (ClientError, HttpProcessingError, OSError, ValueError)
 """Nobody listens, or the answer is late, broken or too long. `TimeoutError` is an `OSError`."""
-
 _READ_BYTES = 1 << 17
 """One read takes all of vLLM's metrics."""
-
 _HEADERS = {"User-Agent": "inference-operator", "Accept": "*/*", "Accept-Encoding": "identity"}
 _JSON = {"Content-Type": "application/json"}
 

@@ -11,13 +11,10 @@ from inference_operator.manifest import Key
 
 MAX_DOUBLINGS = 4
 """Most doublings of the urgent interval while no pod answers. Each attempt costs a worker its timeouts."""
-
 DEMAND_SECONDS, NO_DEMAND_SECONDS = 5.0, 30.0
 """Intervals of resources whose number of engines follows the requests: with requests, and without."""
-
 MAX_DEMAND_PER_SECOND = 250
 """Pods scraped per second at the pace of demand, over all keys: 200 resources with 3 engines and 2 routers are 200."""
-
 MAX_BUSY_PER_SECOND = 25
 """Pods scraped per second at the paces busy and uneven, over all keys. More pods are scraped less often, so that the
 cost has a bound (`bench/scrape.py`)."""

@@ -38,30 +38,21 @@ from inference_operator.workload.eviction.stall import has_stalled, needs_probe
 
 WORKERS = 32
 """InferenceDeployments scraped at a time. A pod that does not answer occupies its worker until the timeout."""
-
 LONGEST_PAUSE_SECONDS = 1.0
 """Between two checks of the schedule."""
-
 FOLLOW_TICKS = 3
 """Checks of the schedule between two looks at which resources have autoscaling, and which have no engine."""
-
 TICKS = 5
 """Checks of the schedule in each `scrapeSeconds`."""
-
 CALM_ROUNDS = 8
 """Interval, in `scrapeSeconds`, of routers and of idle or single engines, while none seems to stall."""
-
 GAP_ROUNDS = CALM_ROUNDS + 2
 """Longest gap between two samples of an engine, in `scrapeSeconds`, over which a lack of progress continues."""
-
 ENGINES = "engines"
 """The engines of all roles, in the schedule."""
-
 METRICS_PORT = "metrics"
 """Prefix of the names of the ports on which routers show their statistics, one for each HAProxy process."""
-
 API_PORT = "http"
-
 log = logging.getLogger(__name__)
 
 

@@ -81,7 +81,6 @@ CONTEXT_STEP = 1024
 """A context that sizing chooses is a multiple of it, unless it is the model's own."""
 SMALL_SEQUENCES, SMALL_BATCH = 256, 2048
 """`max_num_seqs` and `max_num_batched_tokens` of small GPUs; used on large GPUs if the defaults do not fit."""
-
 OnGpus: TypeAlias = Callable[[GpuOffer], EngineOnGpus]
 
 

@@ -20,7 +20,6 @@ from inference_operator.units import GIB
 
 SIZING_RULES = 3
 """Version of the sizing rules; it is stored with each plan."""
-
 DIGITS = 2
 """Decimal digits of amounts in GiB; sizing is not more precise."""
 
@@ -137,7 +136,6 @@ GPU_CPU, GPU_MEMORY_GIB, GPU_EPHEMERAL_STORAGE_GIB = 4, 16, 2
 """Requests of an engine on GPUs whose model is unknown: a core each for the API server, the scheduler, one worker's
 launch thread and detokenization, and the host memory in which a checkpoint shard is staged. The disk request covers
 only logs and compile caches. They are enough for a start; they do not depend on the model's size."""
-
 CPU_CPU = 1
 """Cores of an engine on CPUs. It starts with one and uses what its node has free; `engine.resources` gives more."""
 

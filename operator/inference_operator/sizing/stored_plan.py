@@ -26,7 +26,6 @@ _ONLY_IF_SET = frozenset(
     }
 )
 """Fields that are not stored while they have their default, so that a plan without them keeps its text."""
-
 _OF_NODES = frozenset({"pipeline", "nodes"})
 """Fields of what was learned that are only stored for an engine over several nodes."""
 _LEARNED_IF_SET = frozenset({"sequences"})

@@ -18,7 +18,6 @@ from inference_operator.telemetry.resources import Description
 APPLY_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Seconds: from one request on an idle machine to a backlog of a thousand resources."""
 
-
 DESCRIPTIONS: list[Description] = []
 
 
@@ -83,7 +82,6 @@ USED_KINDS = _gauge(
     "resource",
 )
 UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) whose last listing failed")
-
 LEFT_TO_OTHERS = _gauge(
     "infd_namespaces_left_to_others", "Namespaces in which this operator does nothing, because an older one acts there"
 )

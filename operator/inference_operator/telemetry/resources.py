@@ -38,13 +38,11 @@ class Description:
 
 Series = tuple[Description, float, *tuple[str, ...]]
 """Metric, value, and the values of the labels beside namespace and name."""
-
 REPLICA_STATES = ("desired", "ready", "starting", "unscheduled", "terminating")
 GPU_STATES = ("allocated", "pending")
 PHASES = ("node", "prepare", "load")
 ROUTER_STATES = ("ready", "unready")
 DEMAND_PARTS = ("steady", "headroom", "backlog")
-
 ROLES = 2
 """Roles of one InferenceDeployment, which may have GPUs of different kinds."""
 

@@ -44,9 +44,7 @@ PHASES: Mapping[Phase, re.Pattern[str]] = {
     Phase.WARMING_UP: re.compile(r" load_model: initializing, n_slots = \d+"),
 }
 """tools/server/server-context.cpp."""
-
 ERRORS = known_errors(__package__, "errors")
-
 
 PORT = 8000
 IDLE_SECONDS = 5
@@ -56,11 +54,9 @@ THREADS_PER_SLOT, LEAST_THREADS = 8, 128
 probes need some."""
 END_SECONDS = 40
 """From SIGTERM to the end of the process: it waits 30 s for streams that a client does not end (measured)."""
-
 API_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/models")
 """Inference routes (llama.cpp 0.7.0, tools/server/server.cpp). Routers answer the last one. The others show or change
 the server's state, or read files."""
-
 RUNNING, WAITING = "llamacpp:requests_processing", "llamacpp:requests_deferred"
 STEPS = "llamacpp:n_decode_total"
 """Metrics (tools/server/server-context.cpp): requests in slots and before them, and forward passes since the start."""

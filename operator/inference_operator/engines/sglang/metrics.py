@@ -26,15 +26,12 @@ FIRST_TOKEN_BUCKETS = (
 )
 """Bounds of the histogram of first tokens, in seconds: those of vLLM (0.32.0, `vllm/v1/metrics/loggers.py`), so that
 rules and alerts can add up engines. SGLang's own have no 2.5."""
-
 _PROGRESS = ("sglang:realtime_tokens_total", "sglang:prompt_tokens_total", CACHE_USAGE, RUNNING, WAITING)
 """Metrics that change with forward passes: the first one counts the tokens of each (`report_decode_stats`)."""
 _TOKENS = (f"{_PROMPT}_count", f"{_PROMPT}_sum", f"{_ANSWER}_sum", _CACHED)
-
 SERIES = EngineSeries(
     running=RUNNING, waiting=WAITING, finished=FINISHED, kv_cache_usage=CACHE_USAGE, first_token=TTFT, inter_token=ITL
 )
-
 
 LOAD = (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED, _GENERATED)
 

@@ -69,16 +69,12 @@ PHASES: Mapping[Phase, re.Pattern[str]] = {
 }
 LOADED = re.compile(r"(?:checkpoint shards|loading shards):\s+(\d{1,2})% Completed")
 """srt/model_loader/weight_utils.py, with tqdm."""
-
 ERRORS = known_errors(__package__, "errors")
-
 
 NO_PREFIX_CACHE = "--disable-radix-cache"
 """The option that ends the cache of prefixes which all requests share."""
-
 LAUNCH = "launch"
 PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, LAUNCH: text_of(__package__, "launch.py")}
-
 PORT = 8000
 IDLE_SECONDS = 3600
 """How long the server keeps an idle connection: as long as a request of a client may take."""
@@ -110,7 +106,6 @@ API_PATHS = (
 adapters, profile, pause and empty the engine, or show its state. `/generate` takes names of files."""
 FRACTION_DIGITS = 1000
 """`--mem-fraction-static` has three digits, rounded down."""
-
 _NAMES = frozenset(text_of(__package__, f"architectures-{VERSION}.txt").splitlines())
 _LOST = "SGLang has no adapters here, reads text only, and no release of the operator was tested with it on a GPU."
 

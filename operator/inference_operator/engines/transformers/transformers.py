@@ -39,9 +39,7 @@ PHASES: Mapping[Phase, re.Pattern[str]] = {
 }
 LOADED = re.compile(r"Loading weights:\s+(\d{1,2})%\|")
 """transformers 5.19.0, core_model_loading.py, with tqdm."""
-
 ERRORS = known_errors(__package__, "errors")
-
 
 OPTIONS = ClosedOptions.of(
     __package__,
@@ -51,13 +49,10 @@ OPTIONS = ClosedOptions.of(
 )
 """`--attn-implementation` can name a kernel of the hub, which is code; `--log-level` can show prompts."""
 CLASSES = OPTIONS.classes(MANAGED)
-
 BATCHING = ("--continuous-batching", "--attn-implementation=sdpa")
 """Options of continuous batching. Another attention could be a kernel of the hub, which is code."""
-
 SERVER = "server"
 PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, SERVER: text_of(__package__, "server_program.py")}
-
 PORT = 8000
 IDLE_SECONDS = 3600
 """How long the server keeps an idle connection: as long as a request of a client may take."""
@@ -75,10 +70,8 @@ ENVIRONMENT = {
     "HF_HUB_DISABLE_UPDATE_CHECK": "1",
 }
 """Puts every cache into a writable path, and turns usage reports to third parties off."""
-
 API_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/models")
 """Inference routes (transformers 5.19.0, `cli/serving/server.py`). Routers answer the last one."""
-
 RUNNING, BATCHES = "transformers:num_requests_running", "transformers:batches_total"
 """Metrics of `server_program.py`: open requests, and forward passes since the start."""
 

@@ -17,7 +17,6 @@ _LOCAL = "/"
 """Begins a path that vLLM takes as a folder. It looks for others on a hub (vLLM 0.32.0, lora/utils.py,
 `get_adapter_absolute_path`)."""
 
-
 LOADER = "adapters"
 _SOURCE = text_of(__package__, "adapters_program.py")
 LOADER_PORT = 8001

@@ -23,9 +23,7 @@ from inference_operator.sizing.gpu_support import AttentionKind, GpuSupport, Met
 MODEL_IMPL = "--model-impl"
 THROUGH_TRANSFORMERS = "transformers"
 """The value of `--model-impl` for the implementation of Transformers."""
-
 _IMPLEMENTATIONS: dict[str, str] = dict(rows(__package__, f"architectures-{VERSION}.txt"))
-
 _TENS = 10
 """vLLM writes a compute capability of 8.9 as 89."""
 _FLASHINFER_HEADS = frozenset({64, 128, 256, 512})

@@ -9,25 +9,21 @@ from inference_operator.engines.environment import DANGEROUS, MANAGED
 from inference_operator.engines.tables import told
 
 _TOLD = told(__package__, "flags.txt")
-
 MANAGED_FLAGS = _TOLD["managed flags"]
 """Flags that the operator sets, with the field to use instead."""
 SECRET_FLAGS = _TOLD["secret flags"]
 """Flags whose value is a secret, which everyone who can read the pod would see, with the variable to set from a
 Secret instead."""
-
 REMOTE_CODE = "--trust-remote-code"
 """Runs code of the repository, which must be pinned to a commit."""
 LOAD_FORMAT = "--load-format"
 PICKLE_FORMATS = frozenset({"pt", "npcache"})
 """Formats of weights that are unpickled, in lower case, in which vLLM compares them (vLLM 0.32.0, config/load.py,
 `load_format`)."""
-
 DANGEROUS_FLAGS = _TOLD["dangerous flags"]
 """Flags that need permission by a setting of the operator, with what each one does."""
 REMOVED_FLAGS = _TOLD["removed flags"]
 """Flags of earlier versions, with their replacement."""
-
 MANAGED_VARIABLES = {**MANAGED, **_TOLD["managed variables"]}
 """Environment variables that the operator sets, with the cure. Users may move the caches, but not the home."""
 DANGEROUS_VARIABLES = {**DANGEROUS, **_TOLD["dangerous variables"]}

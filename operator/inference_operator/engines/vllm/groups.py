@@ -24,11 +24,9 @@ MASTER_PORT = 29501
 """Port of the leader's store: vLLM's own default (0.32.0, vllm/config/parallel.py)."""
 HOST_IP = "VLLM_HOST_IP"
 """Variable with the address that vLLM's message queues bind and announce (0.32.0, vllm/envs.py)."""
-
 LEADER_ARGS = ("--nnodes={size}", "--node-rank={rank}", "--master-addr={leader}", f"--master-port={MASTER_PORT}")
 WORKER_ARGS = (*LEADER_ARGS, "--headless")
 """Of ranks above 0: they have no API (0.32.0, vllm/entrypoints/cli/serve.py)."""
-
 BACKEND_OPTION, BACKEND = "--distributed-executor-backend", "mp"
 """vLLM's own default for several nodes. It refuses Ray for them (0.32.0, vllm/config/parallel.py, engine/arg_utils.py),
 and with other values a pod would run no processes for its GPUs."""

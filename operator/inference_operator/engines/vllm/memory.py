@@ -51,7 +51,6 @@ BLOCK_PER_SEQUENCE = (0, 20)
 capture fewer CUDA graphs then."""
 WIDER_BATCHES = (0, 27)
 """GPUs from 160 GiB get 16,384 batched tokens (vllm-project/vllm#51726)."""
-
 LARGE_SEQUENCES = 1024
 """The default of `max_num_seqs` on large GPUs since V1 (0.32.0, `engine/arg_utils.py`)."""
 LARGE_GPU_GIB, LARGEST_GPU_GIB = 70, 160
@@ -101,7 +100,6 @@ LONGEST_UNCHUNKED, CHUNK_TOKENS, NEVER_CHUNKED = 32768, 2048, 2**31
 """V0 computes only longer prompts in chunks (v0.6.4, `engine/arg_utils.py`)."""
 CHUNKS = (0, 6)
 """Earlier versions never divided a prompt into chunks."""
-
 V0_OVERHEAD = Overhead(step=7.5e-3, sequence=33e-6)
 """Fitted to published measurements of 0.5.4 (`bench/data/throughput.csv`)."""
 OVERHEAD = Overhead(step=1e-3, sequence=5e-6)

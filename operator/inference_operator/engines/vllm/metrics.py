@@ -28,25 +28,19 @@ cache usage grows nevertheless."""
 
 CACHE_INFO = "vllm:cache_config_info"
 """Configuration of the KV cache, as labels. It appears once the cache is allocated."""
-
 CACHE_TOKENS = re.compile(r'[{,]kv_cache_size_tokens="(\d{1,15})"')
 """Its label with the number that vLLM logs as "GPU KV cache size", on every device. More digits are no number of
 tokens."""
 
-
 _CACHE_USAGE = "vllm:kv_cache_usage_perc"
 _PREEMPTIONS = "vllm:num_preemptions_total"
 _ANSWERED = "vllm:request_success_total"
-
 TTFT = "vllm:time_to_first_token_seconds"
 """Histogram of the time from a request's arrival at the engine to its first token."""
-
 TPOT = "vllm:request_time_per_output_token_seconds"
 """Histogram of the mean time of a finished request's further tokens."""
-
 ITL = "vllm:inter_token_latency_seconds"
 """Histogram of the time between two tokens of an answer."""
-
 _PROMPT, _ANSWER = "vllm:request_prompt_tokens", "vllm:request_generation_tokens"
 """Histograms of the tokens of finished requests."""
 _COMPUTED = "vllm:request_prefill_kv_computed_tokens"
@@ -69,7 +63,6 @@ SERIES = EngineSeries(
         ITL: "vllm:time_per_output_token_seconds",  # until 0.15
     },
 )
-
 
 LOAD = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED, _GENERATED)
 

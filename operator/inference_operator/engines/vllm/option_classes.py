@@ -61,7 +61,6 @@ VARIABLE_CLASSES: tuple[Classified, ...] = (
     *LIBRARY_VARIABLES,
 )
 """The class of every variable of vLLM, and of those of its libraries that have one."""
-
 VARIABLES = tuple(text_of(__package__, f"variables-{VERSION}.txt").split())
 """Names of all variables of vLLM; `python -m e2e.engines.vllm_options` writes the table."""
 

@@ -10,15 +10,11 @@ from difflib import get_close_matches
 from inference_operator.engines.tables import rows
 
 VERSION = "0.32.0"
-
 _ROWS = rows(__package__, f"options-{VERSION}.txt")
-
 SPELLINGS: dict[str, str] = {spelling: row[0] for row in _ROWS for spelling in reversed(row)}
 OPTIONS = tuple(row[0] for row in _ROWS)
-
 _NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
 """A negative number, which argparse treats as a value (Python 3.13, Lib/argparse.py)."""
-
 _LONG = 2
 """Characters of `--`, with which a long option begins."""
 

@@ -23,7 +23,6 @@ AUTO, NONE = "Auto", "None"
 AUTO_TOOL_CHOICE = "--enable-auto-tool-choice"
 TOOL_CALL_PARSER = "--tool-call-parser"
 REASONING_PARSER = "--reasoning-parser"
-
 _TABLE = rows(__package__, f"parsers-{VERSION}.txt")
 TOOL_PARSERS = frozenset(name for kind, name in _TABLE if kind == "tool")
 REASONING_PARSERS = frozenset(name for kind, name in _TABLE if kind == "reasoning")

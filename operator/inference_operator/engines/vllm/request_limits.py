@@ -12,23 +12,18 @@ ALLOWED_DOMAINS = "--allowed-media-domains"
 ALLOWED_DOMAINS_SINCE = (0, 11)
 """The first version that has the option (0.11.0, vllm/engine/arg_utils.py; 0.10.2 has none). An earlier one would not
 start with it."""
-
 NO_HOST = "No-Host-Is-Allowed.invalid."
 """The only allowed name while the spec allows none: vLLM takes an empty list for all hosts. It equals no host of a URL,
 which vLLM writes in lower case. It also has no address: `invalid` is reserved (RFC 2606), and with the dot at its end
 no search domain of the cluster is added."""
-
 REDIRECTS = "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
 """Whether vLLM follows redirects. It compares only the first host (0.32.0, vllm/envs.py)."""
 ENVIRONMENT = {REDIRECTS: "0"}
-
 OVERRIDE = "--override-generation-config"
 """Replaces values of the model's `generation_config.json`, which vLLM takes for requests that name none. It takes
 `max_new_tokens` for the most tokens of any answer (vLLM 0.32.0, vllm/config/model.py, `get_diff_sampling_param`)."""
-
 MAX_N = "VLLM_MAX_N_SEQUENCES"
 """The largest `n` of a request (vLLM 0.32.0, vllm/envs.py; default 16,384). Earlier versions ignore it."""
-
 _NAMES = {"max_tokens": "max_new_tokens"}
 
 

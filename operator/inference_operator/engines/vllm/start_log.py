@@ -31,7 +31,6 @@ ERRORS = (
 )
 """All known errors, the more specific pattern first."""
 
-
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     # vllm/v1/engine/core.py
     Phase.SETTING_UP: re.compile(r"Initializing a V1 LLM engine"),
@@ -62,12 +61,10 @@ HINTS: Mapping[Phase, str] = {
 }
 """The cure of a start that hangs in a phase. NCCL waits for ever where GPUs report direct access to each other over
 PCIe and do not have it (vllm-project/vllm#8058, #12292)."""
-
 _LOADING_WITHOUT_NAME = "Loading model from scratch"
 """The line that vllm/v1/worker/gpu/model_runner.py logs instead of "Starting to load", without the model's name."""
 _HUB_MODEL = re.compile(r"with config: model='(?!/)")
 """The model in the engine's earlier message (vllm/v1/engine/core.py)."""
-
 LOADED = re.compile(r"(?:checkpoint|loading) shards:\s+(\d{1,2})% Completed[^<\n\r]{0,40}(?:<([\d:]{4,8}))?")
 """vllm/model_executor/model_loader/weight_utils.py. It draws the line again for each file. `<` comes before the time
 that is left."""
@@ -82,7 +79,6 @@ def phase(log: str) -> Phase | None:
 
 _TOO_FEW_STATES, *_CACHE_ERRORS = (e.wording for e in MEMORY_ERRORS if e.reason is Reason.KV_CACHE_TOO_SMALL)
 """The first one of the table is about states."""
-
 _LEFT_FOR_CACHE = re.compile(rf"Available KV cache memory: (?P<room>-?{DECIMAL}) GiB")
 """vllm/v1/worker/gpu_worker.py, determine_available_memory. It is negative if the model needs more than may be used."""
 
@@ -91,10 +87,8 @@ _OUT_OF_MEMORY = re.compile(
     rf"this process has (?P<used>{DECIMAL}) (?P<used_unit>[KMG]iB) memory in use"
 )
 """torch 2.13, c10/cuda/CUDACachingAllocator.cpp. What other processes use is not in it."""
-
 _BEFORE_CACHE = re.compile(r"\b(?:load_model|profile_run|determine_available_memory)\b")
 """Functions in the traceback of a start that has not allocated its KV cache yet (vllm/v1/worker/gpu_worker.py)."""
-
 _GIB = {"KiB": 2.0**-20, "MiB": 2.0**-10, "GiB": 1.0}
 
 

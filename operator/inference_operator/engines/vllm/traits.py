@@ -20,7 +20,6 @@ HF_OVERRIDES = "--hf-overrides"
 POOLING, GENERATE = "pooling", "generate"
 _RANKING = re.compile(r"(?i)rerank")
 _SCORING = ("ForSequenceClassification", "ForRanking", "ForRetrieval", "RewardModel", "ColBERT")
-
 _ROWS = rows(__package__, f"traits-{VERSION}.txt")
 
 

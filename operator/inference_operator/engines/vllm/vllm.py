@@ -95,34 +95,25 @@ from inference_operator.sizing.shape import Shape
 SHUTDOWN_SECONDS = 10
 """`--shutdown-timeout`: how long vLLM continues after SIGTERM (since 0.18; 0 aborts requests at once). The pre-stop
 hook has waited for all requests by then. One may still arrive between its last check and the signal."""
-
 PRE_STOP = "pre_stop"
 PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, PRE_STOP: text_of(__package__, "pre_stop.py")}
-
 ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 """How long vLLM's API process waits for its engine core. The default of 600 s is too short for a large model (0.32.0,
 vllm/envs.py)."""
-
 SERVE = ("vllm", "serve")
 HEALTH_PATH = "/health"
-
 PORT = 8000
-
 MAX_NUM_QUEUED_REQS = "--max-num-queued-reqs"
 """Unfinished requests, running and waiting, above which vLLM answers 503 (0.32.0, vllm/config/scheduler.py)."""
 MAX_NUM_QUEUED_REQS_SINCE = (0, 32)
 """The first version that is known to have it. An earlier one would not start."""
-
 PREFIX_CACHING = "--enable-prefix-caching"
-
 QUEUED_PER_SEQUENCE = 32
 """Unfinished requests for each sequence of a batch. Routers send at most one for each sequence and HAProxy process, and
 16 router pods have 32 processes. So only a client that bypasses the routers, or one with many choices (`n`) for each
 request, can reach the limit."""
-
 COMPILED = f"{HOME}/.cache"
 """Folder of all that vLLM and its libraries compile. FlashInfer's is below it in the home (0.6, `jit/env.py`)."""
-
 IDLE_SECONDS = 3600
 """How long vLLM keeps an idle connection: as long as a request of a client may take (`STREAM_SECONDS` of routers)."""
 
