@@ -5,16 +5,18 @@
 3. In the owner's window it is the one of this release (`_renewed`).
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from inference_operator.api.container import Environment
 from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import Spec
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, UCX_DEVICES, network_variables
 from inference_operator.engines.kv_transfer import KVTransfer
-from inference_operator.engines.process import EngineProcess, Front, ServedModel
+from inference_operator.engines.process import EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.fleet.rollout_slots import recorded_turn
 from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
@@ -28,11 +30,11 @@ from inference_operator.pipeline.model_claim import cache_volume
 from inference_operator.pipeline.renewal import is_renewed_at, renewal_notice
 from inference_operator.pipeline.turn_inputs import turn_inputs
 from inference_operator.planning.engine_plan import older_image
-from inference_operator.planning.timeouts import timeouts
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.router.process import PREFILL_PORT
 from inference_operator.sentences import sentences
+from inference_operator.settings import Settings
 from inference_operator.sizing.disaggregation import least_prompt
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Objective
@@ -44,6 +46,15 @@ from inference_operator.workload.pinned_template import (
     template_inputs_hash,
 )
 from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
+
+BYTES_PER_SECOND = 60_000_000
+"""Download rate assumed for weights from a hub or a volume. It is pessimistic: half of the default throughput of an AWS
+gp3 volume, 125 MiB/s (Amazon EBS User Guide, "General Purpose SSD volumes")."""
+PREPARATION_SECONDS = 600
+"""Time for everything except fetching weights: processes, compilation, CUDA graphs, warm-up. vLLM allows its engine as
+much for the whole start by default (0.32.0, vllm/envs.py, VLLM_ENGINE_READY_TIMEOUT_S)."""
+LEAST_SECONDS = 1800
+"""Shortest timeout. A failing start exits and a hanging one is rare, so a timeout below 30 minutes has no benefit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +193,25 @@ def _hub_folder(source: HubModel, commit: str) -> str:
     """The folder on a claim with the files of a model of a hub; that of its file, if the source names one."""
     folder = source.file.rpartition("/")[0]
     return f"{snapshot_path(stored_name(source), commit)}{f'/{folder}' if folder else ''}"
+
+
+def timeouts(spec: Spec, plan: Plan, settings: Settings) -> Timeouts:
+    """The timeouts that the spec sets. The default startup timeout depends on the size of the checkpoint."""
+    requested = spec.startup_timeout
+    return Timeouts(
+        startup=int(requested.total_seconds()) if requested else startup_seconds(plan.weight_bytes),
+        dns_staleness=settings.dns_staleness_seconds,
+        drain=int(spec.drain_timeout.total_seconds()),
+    )
+
+
+def startup_seconds(weight_bytes: int | None) -> int:
+    """Seconds that an engine may take to become ready; the shortest timeout if the checkpoint's size is unknown.
+
+    Examples:
+        >>> startup_seconds(None), startup_seconds(16_000_000_000), startup_seconds(140_000_000_000)
+        (1800, 1800, 2934)
+    """
+    if weight_bytes is None:
+        return LEAST_SECONDS
+    return max(LEAST_SECONDS, PREPARATION_SECONDS + math.ceil(weight_bytes / BYTES_PER_SECOND))
