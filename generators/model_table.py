@@ -7,6 +7,7 @@ from pathlib import Path
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.engine_kind import EngineProfile
+from inference_operator.api.reasons import Reason
 from inference_operator.cli.arguments import named_gpus
 from inference_operator.engines.registry import ENGINES
 from inference_operator.models.catalogue import entry, names
@@ -15,7 +16,7 @@ from inference_operator.models.entry import entry_facts
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.fitting import MOST_NODES
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.serving import TYPICAL_LOAD, serving
 from inference_operator.sizing.shape import Objective, Shape, SizingInputs
 from inference_operator.units import GIB
@@ -144,7 +145,7 @@ def _engines(facts: ModelFacts) -> Iterator[str]:
 def cell(plan: GpuPlan | Infeasible) -> str:
     """What one kind of GPU holds."""
     if isinstance(plan, Infeasible):
-        return NO_KERNELS if plan.reason is InfeasibleReason.NO_SUITABLE_GPU else TOO_LARGE
+        return NO_KERNELS if plan.reason is Reason.NO_SUITABLE_GPU else TOO_LARGE
     shape, found = plan.shape, plan.budget
     cache_gib = f"{found.kv_cache:.1f}" if found.kv_needed else "-"
     stages = f" ({shape.parallel.tensor} x {shape.parallel.pipeline})" if shape.parallel.pipeline > 1 else ""
