@@ -49,7 +49,6 @@ def scaling_conflict(
     lookups: LookupResults,
     has_scale: bool = True,
 ) -> ScalingConflict | None:
-    """The foreign autoscalers that act on the engines; None where the operator does not decide."""
     autoscaling = spec.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
         return None

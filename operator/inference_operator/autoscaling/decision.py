@@ -193,13 +193,11 @@ class ScalingState:
     busy_at: float | None = None
     """Last time with an outstanding request, or with one that came and went between two samples, as prompts do."""
     service_seconds: float | None = None
-    """The last known S."""
 
 
 def decide(
     sample: ScalingSample, settings: ScalingSettings, state: ScalingState, *, replicas: int
 ) -> tuple[Decision, ScalingState]:
-    """The decision for a sample, and the state for the next one."""
     state = _with_sample(sample, state, settings)
     terms, stuck = _terms(sample, settings, state), _stuck(settings.target_concurrency, state)
     terms = replace(terms, backlog=max(terms.backlog, stuck - terms.steady - terms.headroom))

@@ -46,7 +46,6 @@ class Totals:
     arrivals: Total = field(default_factory=Total)
     completions: Total = field(default_factory=Total)
     failed: Total = field(default_factory=Total)
-    """Prompts that no engine computed."""
 
 
 def scaling_sample(

@@ -22,7 +22,6 @@ class Floor:
     entry: int | None = None
     """Index of the entry of the schedule that asks for them; None for `minReplicas`."""
     until: datetime | None = None
-    """End of that entry."""
     due: datetime | None = None
     """The next begin or end of an entry; None without a schedule."""
 

@@ -35,10 +35,8 @@ class LatencyWindow:
     tpot: Histogram | None = None
     """Times of each output token of the requests that finished in it."""
     prompts: Histogram | None = None
-    """Computed tokens of their prompts."""
     answers: Histogram | None = None
     tokens: TokenCounts = NO_TOKENS
-    """Tokens of the requests that finished in it."""
     last: Mapping[str, EngineSample] = field(default_factory=dict)
     """The last sample of each engine, by the uid of its pod."""
     fell: tuple[float, float] | None = None

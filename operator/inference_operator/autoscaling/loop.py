@@ -27,7 +27,6 @@ MISSES_BEFORE_STATUS = 2
 @dataclass(frozen=True, slots=True)
 class ScrapeRound:
     engines: Sequence[EngineView]
-    """The engines of all roles."""
     routers: Sequence[PodView]
     samples: Samples
     at: float

@@ -62,7 +62,6 @@ class OptionRule:
     """With its other spellings behind commas."""
     who: str
     note: str = ""
-    """What it does, or what to use instead."""
 
 
 def rules_of(classes: Iterable[Classified]) -> Iterator[OptionRule]:

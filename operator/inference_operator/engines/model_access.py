@@ -13,8 +13,6 @@ TEMPORARY = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 
 @dataclass(frozen=True, slots=True)
 class SecretVariable:
-    """An environment variable whose value is the key of the same name in a Secret."""
-
     name: str
     secret: str
     optional: bool = False

@@ -66,7 +66,6 @@ class ImportedArguments:
     model: str = ""
     """Repository or path of the model; empty if no argument names it."""
     fields: dict[str, object] = field(default_factory=dict)
-    """Values by the path of their field below `spec`."""
     kept: list[str] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)
     """Options that were left out, each with the reason. No value is in it: it could be a secret."""

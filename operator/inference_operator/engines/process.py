@@ -14,7 +14,6 @@ class Front:
     """Where an engine takes requests, and what it asks of them."""
 
     host: str = "::"
-    """The address that it listens on; `::` means IPv6 and IPv4."""
     traces: str = ""
     """The URL that it sends spans to, unless its specification names another; empty: it sends none."""
     asks_for_key: bool = False
@@ -37,7 +36,6 @@ class ServedModel:
     token: SecretKeySelector | None = None
     """Key of the Secret that holds a token of the hub."""
     folder: str = ""
-    """Folder with the model's files; empty: the engine downloads them."""
     hub_cache: str = ""
     """Folder with the repository in the layout of the hub's cache. Then the engine asks no hub. Empty: it downloads."""
 
@@ -50,7 +48,6 @@ class ServedModel:
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     startup: int
-    """From the start of the container until the engine is ready."""
     dns_staleness: int
     """From the start of the shutdown until no client uses the engine's address from DNS any more."""
     drain: int
@@ -81,7 +78,6 @@ class GroupMember:
     """
 
     size: int
-    """Pods of the engine. Rank 0 leads, and alone serves the API."""
     health_port: int
     """TCP port of probes and state, on every member."""
     ready_path: str

@@ -23,7 +23,6 @@ class EngineSeries:
     """The names of an engine's series for the figures that all engines are asked for; empty where it has none."""
 
     running: str = ""
-    """Gauge of requests that it computes."""
     waiting: str = ""
     """Gauge of requests in its queue."""
     finished: str = ""
@@ -46,7 +45,6 @@ class EngineLoad:
     preemptions: int
     """Requests since its start whose KV cache was dropped for others, so that they were computed again."""
     answered: int
-    """Requests since its start that it has finished."""
     generated: int | None = None
     """Tokens of answers since its start, those of running requests included; None if it does not count them."""
 

@@ -13,7 +13,6 @@ class GpuNeeds:
     """The least GPU and driver of an image; the defaults mean that nothing is known."""
 
     capability: tuple[int, int] = (0, 0)
-    """Least compute capability that the image has code for."""
     driver: int = 0
     """Least major version of NVIDIA's driver."""
     cuda: str = ""

@@ -43,8 +43,6 @@ _GKE_PRODUCTS = {
 
 @dataclass(frozen=True, slots=True)
 class GpuOffer:
-    """Equal GPUs of equal nodes."""
-
     kind: str
     """Name of the kind, with the profile of a MIG slice."""
     memory_gib: float

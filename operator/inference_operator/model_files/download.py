@@ -35,7 +35,6 @@ from inference_operator.model_files.listing import ListedFile, claim_failed, dis
 from inference_operator.objects.cache_volume import folder_of
 
 AT_ONCE = 4
-"""Files that are downloaded at the same time."""
 STEP_PERCENT = 5
 """Progress is printed once a step, since every step becomes a write of the status."""
 LOOK_SECONDS = 1.0

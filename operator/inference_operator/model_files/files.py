@@ -49,7 +49,6 @@ LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 25_000_000
 """Maximum size of a safetensors header that is read (huggingface_hub 2.4, `SAFETENSORS_MAX_HEADER_LENGTH`)."""
 FIRST_GGUF_BYTES = 2**20
-"""Bytes of a GGUF file that are read first."""
 
 
 class InspectionError(Exception):

@@ -99,7 +99,6 @@ def _parts(folder: ModelFolder, decided: Deletion) -> Item:
 
 
 def _label(folder: ModelFolder) -> str:
-    """The name of a model, or of an adapter with its folder on the claim."""
     name = model_of_folder(folder.name) or folder.name
     return f"{ADAPTERS_FOLDER}/{name}" if folder.root.name == ADAPTERS_FOLDER else name
 
@@ -128,7 +127,6 @@ def _refs(folder: Path, commits: frozenset[str]) -> Iterator[Path]:
 
 
 def _linked(snapshot: Path) -> set[str]:
-    """The names in `blobs` to which the files of a snapshot link."""
     links = (Path(parent) / name for parent, _, names in os.walk(snapshot) for name in names)
     return {Path(link.readlink()).name for link in links if link.is_symlink()}
 

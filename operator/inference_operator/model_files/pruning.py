@@ -27,7 +27,6 @@ class Deletion:
     """Whether to delete the folder as a whole, with parts of files that no commit names."""
     commits: frozenset[str] = frozenset()
     why: str = UNUSED
-    """The reason to keep the rest."""
 
 
 @dataclass(frozen=True, slots=True)

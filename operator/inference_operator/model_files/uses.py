@@ -43,7 +43,6 @@ class Use:
     commit: str = ""
     """Empty if the object may use any commit."""
     by: str = ""
-    """Kind and name of the object, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,6 @@ def record_commit(record: Manifest) -> str:
 
 
 def _of_pod(pod: Manifest, workload: Manifest, volumes: set[str]) -> Iterator[Use]:
-    """Every model in commands, arguments and variables of its containers, with the commits in the same container."""
     by = f"{workload.get('kind') or 'Pod'} {workload['metadata']['name']}"
     for container in _containers(pod):
         words = list(_words(container))

@@ -62,7 +62,6 @@ PRECISION = re.compile(rf"(?i)-({'|'.join(PRECISIONS)})(?:-dynamic|-int4)?$")
 
 
 def _plain(name: str) -> str:
-    """The name of a model without organisation and precision."""
     return PRECISION.sub("", name.lower().rpartition("/")[2]).removesuffix("-bf16").removeprefix("meta-")
 
 

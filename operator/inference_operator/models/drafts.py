@@ -12,7 +12,6 @@ _CARDS = "card of the repository on the hub, November 2026"
 class Drafter:
     repository: str
     models: tuple[str, ...]
-    """The models that it guesses for."""
     licence: str
     source: str
     tokens: int

@@ -69,7 +69,6 @@ def kv_heads(config: Config) -> int:
 
 
 def _windows(config: Config, layers: int, shared: int) -> tuple[LayerGroup, ...]:
-    """Layers with keys and values; `shared` of them use the cache of another layer."""
     if not layers:
         return ()
     heads, size = kv_heads(config), head_dimension(config)

@@ -145,7 +145,6 @@ def _expert_layers(config: Config, layers: int) -> int:
 
 
 def _shared(config: Config, width: int) -> int:
-    """Width of the experts that every token uses."""
     if given := config.count("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"):
         return given
     shared = config.count("n_shared_experts", "num_shared_experts") or 0

@@ -32,7 +32,6 @@ class BucketModel:
 
     @property
     def name(self) -> str:
-        """The folder, as `spec.model.source` has it."""
         return f"s3://{self.bucket}/{self.path}".removesuffix("/")
 
 

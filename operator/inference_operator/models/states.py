@@ -25,7 +25,6 @@ BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
 """Letters of Nemotron H's blocks (`models/nemotron_h/configuration_nemotron_h.py`)."""
 STATE_NAMES = ("linear_attention", "mamba", "mamba2", "kda", "conv")
 BOTH = "hybrid"
-"""Layers of Zamba2 with attention and a state."""
 KERNEL = 4
 """Inputs of a convolution where a config does not state it."""
 USUAL_STATE, USUAL_EXPANSION = 16, 2

@@ -60,7 +60,6 @@ class ModelFindings:
 
     @property
     def facts(self) -> ModelFacts | NotUnderstood | None:
-        """The facts of the model, or why its files give none; None if it is not known."""
         return self.known.facts if self.known else None
 
 

@@ -17,7 +17,6 @@ from inference_operator.views.node import NodeView
 from inference_operator.views.node_fit import engines_in, matches_node, schedulable_now
 
 UNKNOWN_KIND = "unknown"
-"""GPUs whose kind no label of their node names."""
 LINKED_PER_NODE = 8
 """GPUs of a node that does not exist yet, for kinds with NVLink: most servers with it have as many. Of other kinds a
 node is taken to have one, so that what is planned runs on each node."""
@@ -29,7 +28,6 @@ class GpuOffers:
     possible: tuple[GpuOffer, ...]
     """GPUs to size for: the live ones, declared ones, and those that the spec names."""
     unknown_nodes: int
-    """Nodes with GPUs of unknown kind, since no label names it."""
     visible: bool
     excluded: tuple[str, ...] = ()
     """GPUs that the engine's image cannot use: the problem of each, and what to do; in sentences."""
@@ -170,7 +168,6 @@ def _names(offer: GpuOffer) -> tuple[str, str, str, str]:
 
 
 def _hinted(requested: GpuSpec, at_least: int) -> list[GpuOffer]:
-    """The offers of nodes that do not exist yet, of the kinds that the spec names."""
     offers: dict[str, GpuOffer] = {}
     for name in requested.products:
         if (offer := offer_named(name)) is not None:

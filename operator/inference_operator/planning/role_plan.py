@@ -47,7 +47,6 @@ from inference_operator.views.raw import annotations, mapping
 class PlanState:
     context: RoleContext
     spec_hash: str
-    """Hash of everything in the specification that a plan depends on."""
     latest: PinnedPlan | None
     """The recorded plan, if it was made for the present specification; with the image of this release in a renewal."""
     kept: PinnedPlan | None
@@ -107,7 +106,6 @@ def spec_hash(spec: Spec, engine: Engine) -> str:
 
 
 def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
-    """The plan of the role, by the rules at the top of this module; or why it has none."""
     if state.kept:
         healed, context, facts = _healed(state, model, state.kept), state.context, model.facts
         if not isinstance(facts, ModelFacts):
@@ -146,7 +144,6 @@ def _offers(context: RoleContext, image: str) -> GpuOffers:
 
 
 def _pod(context: RoleContext) -> Manifest:
-    """The scheduling fields of an engine's pod, before its GPUs are known."""
     return scheduling(context.spec.effective.scheduling, gpus=1, selector={})
 
 

@@ -53,7 +53,6 @@ class HeldRequest(asyncio.Protocol):
         self._closed = False
 
     def ask(self) -> None:
-        """Send the next request, on the connection if there is one."""
         if self._closed:
             return
         if self._transport is None:

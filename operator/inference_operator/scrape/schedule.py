@@ -21,8 +21,6 @@ cost has a bound (`bench/scrape.py`)."""
 
 
 class Pace(Enum):
-    """Scrape interval of an InferenceDeployment, by the result of its last scrape."""
-
     URGENT = "an engine seems to stall, or is out of traffic"
     BUSY = "engines have requests, and another engine could take them over"
     UNEVEN = "some engines have requests and others none: if one of those hangs, only routers count what it gets"
@@ -33,8 +31,6 @@ class Pace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Seconds between two scrapes of one component, at each pace."""
-
     urgent: float
     busy: float
     calm: float

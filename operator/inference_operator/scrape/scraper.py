@@ -39,7 +39,6 @@ from inference_operator.workload.eviction.stall import has_stalled, needs_probe
 WORKERS = 32
 """InferenceDeployments scraped at a time. A pod that does not answer occupies its worker until the timeout."""
 LONGEST_PAUSE_SECONDS = 1.0
-"""Between two checks of the schedule."""
 FOLLOW_TICKS = 3
 """Checks of the schedule between two looks at which resources have autoscaling, and which have no engine."""
 TICKS = 5
@@ -190,7 +189,6 @@ class Scraper:
         self._held_watch.follow(key for key in keys if self._is_at_zero(key))
 
     def _on_held(self, key: Key) -> None:
-        """A router without engines holds a request: scrape now."""
         self._schedule.hasten(key, now=self._now())
         self._wake.set()
 

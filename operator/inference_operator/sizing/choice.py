@@ -126,7 +126,6 @@ def _at_target(
 
 
 def _largest(pool: Pool, inputs: SizingInputs, division: Division) -> Candidate | None:
-    """The candidate with the longest context of the largest group of GPUs that holds the least one."""
     least = least_context(pool.facts, inputs)
     for _, parallels in groupby(reversed(pool.parallels(inputs, division)), key=lambda each: each.world_size):
         found = [each for parallel in parallels if (each := pool.longest(inputs, parallel, least)) is not None]

@@ -42,7 +42,6 @@ class EngineMemory:
     logit_bytes: float
     """Peak bytes of the sampler for each sequence and vocabulary entry, beside the logits in the model's data type."""
     activation_gib: float
-    """Constant part of the peak."""
     hidden_tensors: int
     """Tensors of the hidden size that exist at the same time in a layer."""
     request_state: bool

@@ -25,12 +25,10 @@ class FleetPlan:
     engine: GpuPlan
     replicas: int
     capacity: Served
-    """One engine at its target."""
     limit: Limit
     keeps_objective: bool
     """Whether the target keeps the objective; else the operator aims at twice the latencies of a lone request."""
     served: Served
-    """One engine at its part of the rate."""
 
     @property
     def gpus(self) -> int:
@@ -50,7 +48,6 @@ class FleetPlan:
         return self.engine.shape.parallel.on(self.engine.offer.kind)
 
     def price_of_million(self, load: Load) -> float | None:
-        """Price of a million tokens of prompts and answers at this rate; None without a price."""
         rate = self.replicas * self.served.requests * (load.prompt + load.answer)
         return None if self.price is None or not rate else self.price / (rate * SECONDS_OF_HOUR) * MILLION
 

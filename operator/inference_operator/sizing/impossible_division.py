@@ -70,7 +70,6 @@ set `spec.replicas` to 2.
 
 
 def impossible(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None:
-    """Why no nodes have the GPUs for the requested sizes; None if some do."""
     nodes = inputs.nodes or 1
     spanning = [pool for pool in pools if pool.offer.can_span(nodes)]
     if not spanning:

@@ -32,7 +32,6 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
     unit_bytes: float
-    """Bytes of one block of one group."""
     kept: tuple[Kept, ...]
     token_bytes: float
     """Bytes of one more token when every window is full."""
@@ -49,11 +48,9 @@ class CacheLayout:
 
     @property
     def block_tokens(self) -> int:
-        """Tokens of a block as the engine counts them."""
         return max((group.block_tokens for group in self.kept if group.attention is not Attention.STATE), default=1)
 
     def blocks(self, context: int, batched: int) -> int:
-        """Blocks that one sequence of this length takes, in all groups."""
         return max(1, sum(group.groups * self._blocks(group, context, batched) for group in self.kept))
 
     def _blocks(self, group: Kept, context: int, batched: int) -> int:
@@ -165,7 +162,6 @@ def _uniform(
 
 
 def _joined(groups: Sequence[LayerGroup]) -> list[LayerGroup]:
-    """One group for each kind, with the sum of its layers."""
     counts: dict[LayerGroup, int] = {}
     for group in groups:
         kind = replace(group, layers=0)

@@ -37,10 +37,8 @@ class Learned:
     """The correction of a plan, from the shortage of an engine of the plan before it."""
 
     gpu: str
-    """The kind of GPU of that plan; empty if it was unknown."""
     tensor: int
     pipeline: int = 1
-    """Its pipeline parallel size, if it has several nodes."""
     nodes: int = 1
     context: int | None = None
     """Its context in tokens; None: the model's own."""

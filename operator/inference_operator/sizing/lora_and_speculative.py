@@ -98,7 +98,6 @@ def _unaccounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
 
 
 def draft_shape(shape: Shape) -> Shape:
-    """The shape of a draft model: it runs in the last pipeline stage only."""
     return Shape(ParallelSizes(shape.parallel.tensor), element_bytes=shape.element_bytes)
 
 

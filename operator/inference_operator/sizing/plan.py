@@ -28,7 +28,6 @@ DIGITS = 2
 class PerGpu:
     memory_gib: float
     requested_gib: float
-    """Memory that the engine may use."""
     weights_gib: float
     activation_gib: float
     non_torch_gib: float
@@ -45,10 +44,8 @@ class PerGpu:
 @dataclass(frozen=True, slots=True)
 class Drafting:
     method: str
-    """By the engine's own name."""
     tokens: int
     draft: str = ""
-    """Repository of the second model; empty if there is none."""
     draft_revision: str = ""
 
 
@@ -66,9 +63,7 @@ class Plan:
     shared_memory: str
     resource: str = GPU_RESOURCE
     gpu: str = ""
-    """The kind of GPU that the engine was sized for; empty if unknown."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    """The node label by which nodes with these GPUs were found."""
     labels_of_kind: bool = False
     """Whether any node label that names the kind selects nodes, and not only `node_selector`."""
     avoided_products: tuple[str, ...] = ()
@@ -113,7 +108,6 @@ class Plan:
     """Values that the model's config does not state and sizing assumed."""
     unaccounted: tuple[str, ...] = ()
     unchecked_reason: str = ""
-    """The reason for no memory computation; empty if there was one."""
     per_gpu: PerGpu | None = None
     revision: int = 0
     """How often sizing was repeated, because no node could run the engines or an engine reported too little memory; the
@@ -141,7 +135,6 @@ CPU_CPU = 1
 
 
 def unchecked_plan(inputs: SizingInputs, why: str = "") -> Plan:
-    """The sizes of one engine on GPUs as requested, without a memory check."""
     shape = inputs.requested_shape
     ranks = shape.parallel.ranks_per_node
     host = HostNeeds(

@@ -60,11 +60,9 @@ class StepWork:
     windows: Mapping[int, float]
     """KV cache of one token within a window, by the window's tokens."""
     state_bytes: float
-    """State of one sequence."""
     token_operations: float
     """To multiply one token with the weights that it uses."""
     head_operations: float
-    """To compute the logits of one sequence."""
     attention_operations: float
     """Between two tokens of a prompt."""
     exchanged_bytes: float

@@ -100,12 +100,10 @@ class StepCosts:
 
     @property
     def verified(self) -> int:
-        """Tokens of each decoding sequence in a step."""
         return 1 + (self._known_guesses.tokens if self._known_guesses else 0)
 
     @property
     def tokens_of_step(self) -> float:
-        """Tokens that a sequence gets in a step, in the mean."""
         return 1 + (self.verified - 1) * (self.guesses.accepted or 0.0 if self.guesses else 0.0)
 
     def accepting(self, accepted: float | None) -> "StepCosts":

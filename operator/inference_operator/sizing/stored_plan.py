@@ -13,7 +13,6 @@ from inference_operator.non_defaults import field_values, non_defaults
 from inference_operator.sizing.plan import Plan
 
 _SUFFIX = "_parallel_size"
-"""Suffix of the keys of the parallel sizes: `tensor_parallel_size`, `pipeline_parallel_size`."""
 _NODES = "nodes"
 """The only field of the parallel sizes that is stored under its own name: it is no size of the model's division."""
 

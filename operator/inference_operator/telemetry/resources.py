@@ -141,7 +141,6 @@ class ResourceMetrics(Collector):
         self.scaling: Callable[[Key], ScalingResult | None] = lambda _: None
         """The latest decision of autoscaling; None where the operator does not decide."""
         self.prices: Mapping[str, float] = {}
-        """Price of one GPU per hour, by kind."""
         self._startups, self._restarts, self._router_restarts = _Startups(), EngineRestarts(), RouterRestarts()
         self._faults: dict[Description, Counter[Key]] = {NO_PROGRESS: Counter(), STALLS: Counter()}
         """Faults of engines. Each resource has them from its start: Prometheus does not see the begin of a series."""

@@ -71,7 +71,6 @@ class LlamaCpp(Engine):
     unsupported_fields = OF_GPU_ENGINES | {"dtype"}
     """Fields that the server has no option for, or that a GGUF file decides itself."""
     divides_models = True
-    """By layers."""
     option_classes = CLASSES
     option_rules = tuple(rules_of(OPTIONS.by_name.values()))
     formats = frozenset({WeightFormat.GGUF})

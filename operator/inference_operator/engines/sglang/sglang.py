@@ -72,7 +72,6 @@ LOADED = re.compile(r"(?:checkpoint shards|loading shards):\s+(\d{1,2})% Complet
 ERRORS = known_errors(__package__, "errors")
 
 NO_PREFIX_CACHE = "--disable-radix-cache"
-"""The option that ends the cache of prefixes which all requests share."""
 LAUNCH = "launch"
 PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, LAUNCH: text_of(__package__, "launch.py")}
 PORT = 8000
@@ -116,7 +115,6 @@ class SGLang(Engine):
     """Its project publishes no image for CPUs."""
     unsupported_fields = OF_VLLM
     divides_models = True
-    """By tensor parallelism."""
     option_classes = CLASSES
     option_rules = tuple(rules_of(OPTIONS.by_name.values()))
     requires_facts = True
@@ -124,7 +122,6 @@ class SGLang(Engine):
     can_ask_for_key = False
     """Its `--api-key` is an argument, which everybody sees who may see the pod."""
     code_paths = ("-packages/sglang/", "/python/sglang/")
-    """As its wheel and its image have it."""
     errors, phases, loaded = ERRORS, PHASES, LOADED
     metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
     series, load_series = SERIES, LOAD

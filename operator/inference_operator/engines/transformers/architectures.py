@@ -8,9 +8,7 @@ from inference_operator.engines.model_access import Support
 from inference_operator.engines.tables import rows
 
 VERSION = "5.19.0"
-"""The version of transformers that the table describes."""
 BATCHED = "batched"
-"""The implementation with continuous batching."""
 _MODES: dict[str, str] = dict(rows(__package__, f"architectures-{VERSION}.txt"))
 _COMMON = "There are no adapters, no sizes over several GPUs, no log probabilities and no stop strings."
 

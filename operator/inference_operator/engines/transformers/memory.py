@@ -66,7 +66,6 @@ class TokenBytes:
     masks: int
     """Attention masks: one, and another with sliding windows."""
     element: int
-    """Bytes of an element of the attention mask."""
 
     @classmethod
     def of(cls, facts: ModelFacts, shape: Shape) -> "TokenBytes":

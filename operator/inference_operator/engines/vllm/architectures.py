@@ -64,7 +64,6 @@ def _gpu_support() -> GpuSupport:
 
 
 SUPPORT = _gpu_support()
-"""Of the release's version; it stands for all versions."""
 
 
 def support(architecture: str, version: str) -> Support:

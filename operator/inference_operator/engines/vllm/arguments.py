@@ -30,14 +30,12 @@ DOWNLOAD_DIR = "--download-dir"
 REVISION, TOKENIZER, TOKENIZER_REVISION = "--revision", "--tokenizer", "--tokenizer-revision"
 CODE_REVISION = "--code-revision"
 CACHE_ROOT = "VLLM_CACHE_ROOT"
-"""Variable that decides where vLLM keeps what it compiled."""
 _HUB, _IMAGE, _DIGEST = "hf://", "oci://", "@sha256:"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _OPTION = re.compile(r"--[A-Za-z][\w-]{0,63}|-[A-Za-z]", re.ASCII)
 
 
 def has_known_options(image: str) -> bool:
-    """Whether an image's tag names the version of vLLM in the table of options."""
     return version_of_image(image) == VERSION
 
 

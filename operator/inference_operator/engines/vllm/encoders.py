@@ -23,7 +23,6 @@ _DIVIDED = (
 """Beginnings of architectures whose layers vLLM divides in every case (0.32.0, `model_executor/models`: those that use
 `siglip.py`, `clip.py`, `idefics2_vision_model.py`, `pixtral.py`, or parallel layers of their own)."""
 ENCODERS = EncoderDivision(frozenset(text_of(__package__, f"encoders-{VERSION}.txt").split()), _DIVIDED)
-"""Of the release's version; it stands for all versions."""
 
 
 def whole_encoder(args: Sequence[str]) -> bool | None:

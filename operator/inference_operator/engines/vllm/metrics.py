@@ -36,20 +36,15 @@ _CACHE_USAGE = "vllm:kv_cache_usage_perc"
 _PREEMPTIONS = "vllm:num_preemptions_total"
 _ANSWERED = "vllm:request_success_total"
 TTFT = "vllm:time_to_first_token_seconds"
-"""Histogram of the time from a request's arrival at the engine to its first token."""
 TPOT = "vllm:request_time_per_output_token_seconds"
-"""Histogram of the mean time of a finished request's further tokens."""
 ITL = "vllm:inter_token_latency_seconds"
-"""Histogram of the time between two tokens of an answer."""
 _PROMPT, _ANSWER = "vllm:request_prompt_tokens", "vllm:request_generation_tokens"
-"""Histograms of the tokens of finished requests."""
 _COMPUTED = "vllm:request_prefill_kv_computed_tokens"
 """Histogram of the tokens of their prompts that the prefix cache did not have."""
 _LOOKED_UP, _CACHED = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 _GUESSED, _ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
 _TOKENS = (f"{_PROMPT}_count", f"{_PROMPT}_sum", f"{_ANSWER}_sum", _LOOKED_UP, _CACHED, _GUESSED, _ACCEPTED)
 _RECEIVED = "vllm:external_prefix_cache_hits_total"
-"""Counter of tokens of prompts whose KV cache came from another engine, or from the host."""
 
 SERIES = EngineSeries(
     running=REQUESTS_RUNNING,

@@ -22,8 +22,6 @@ _SHORT_NUMBER = re.compile(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b")
 
 @dataclass(frozen=True, slots=True)
 class CodeValue:
-    """An option, or a key of its value, that can name code."""
-
     option: str
     key: str
     """Empty for the whole value."""

@@ -40,7 +40,6 @@ class _Family:
 
 
 WITHOUT_CHAT = re.compile(r"(?i)[-_.](base|embedding|reranker|reward|rm)\b|-pt$")
-"""Names of models that do not chat."""
 
 FAMILIES = tuple(
     _Family(name, *("" if word == "-" else word for word in words))

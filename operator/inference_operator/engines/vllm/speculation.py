@@ -76,7 +76,6 @@ def speculation_of(spec: SpeculativeSpec) -> Speculation | None:
 
 
 def drafting_of(spec: SpeculativeSpec) -> Drafting | None:
-    """What a plan keeps of a resolved request; None without one."""
     name = NAMES.get(spec.method)
     return Drafting(name, spec.tokens or USUAL_TOKENS, spec.repository, spec.revision or "") if name else None
 

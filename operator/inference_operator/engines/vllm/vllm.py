@@ -148,7 +148,6 @@ of adapters, and control of the engine, such as `/sleep`, `/pause` and `/update_
 @dataclass(frozen=True, slots=True)
 class Vllm(Engine):
     divides_models = True
-    """By tensor and pipeline parallelism."""
     runs_over_nodes = True
     """With as many processes on each of several nodes (`--nnodes`)."""
     option_classes = CLASSES
@@ -156,7 +155,6 @@ class Vllm(Engine):
     formats = frozenset({WeightFormat.SAFETENSORS, WeightFormat.PICKLE})
     """Pickle files with consent. For GGUF vLLM needs a plugin that its images lack."""
     needs_inspection = False
-    """VLLM reads the files itself."""
     can_transfer = True
     can_ask_for_key = True
     """Its server takes middleware. Its own `--api-key` leaves many paths open."""
