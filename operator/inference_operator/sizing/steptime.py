@@ -22,9 +22,10 @@ about the same engines needs neither the model's files nor the nodes.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 from math import pow as power
+from typing import cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +143,21 @@ class StepCosts:
     @property
     def rounded(self) -> "StepCosts":
         """The same with `DIGITS` digits, as a plan stores it; the model is not more exact."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        times = {name: _rounded(value) for name, value in values.items() if isinstance(value, float)}
-        windows = {window: _rounded(each) for window, each in self.windows.items()}
-        return replace(self, windows=windows, guesses=self._rounded_guesses, **times)  # type: ignore[arg-type]
-
-    @property
-    def _rounded_guesses(self) -> GuessCosts | None:
-        if self.guesses is None:
-            return None
-        values = {name: value for name, value in asdict(self.guesses).items() if isinstance(value, float)}
-        return replace(self.guesses, **{name: _rounded(value) for name, value in values.items()})  # type: ignore[arg-type]
+        return cast("StepCosts", _rounded(self))
 
     def _cached(self, context: float) -> float:
         windows = sum(each * min(float(window), context) for window, each in self.windows.items())
         return context * self.cached_token + windows
 
 
-def _rounded(seconds: float) -> float:
-    """Examples: 0.0123456 is 0.01235."""
-    return float(f"{seconds:.{DIGITS}g}")
+def _rounded(value: object) -> object:
+    match value:
+        case float():
+            return float(f"{value:.{DIGITS}g}")
+        case Mapping():
+            return {key: _rounded(each) for key, each in value.items()}
+        case StepCosts() | GuessCosts():
+            values = {field.name: _rounded(getattr(value, field.name)) for field in fields(value)}
+            return replace(value, **values)  # type: ignore[arg-type]
+        case _:
+            return value
