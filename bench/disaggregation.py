@@ -1,4 +1,4 @@
-"""What the middleware of decode engines costs for a body of 64 KiB, and how soon it computes a prompt after a fault.
+"""What computing prompts apart costs: the middleware, its faults, and whether `infd fit` has the right ratio.
 
     python -m bench.disaggregation [--requests N] [--output text|json]
 
@@ -6,7 +6,8 @@ Needs one core, and no engine: applications behind the middleware answer at once
 for the router and the prefill engine. The cost is CPU time with the middleware minus that without it, the least of
 five rounds. *Kept here* is a prompt for which no prefill engine is asked. A *leg* also has the request to the router,
 and 16,384 tokens in and out, as a prefill engine names them. *Until local* is the time from a request with an objective
-of 2 s until the application has it for the last time.
+of 2 s until the application has it for the last time. `bench/two_roles.py` compares the ratio of the engines of two
+roles with a simulator, which takes some minutes of one core.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from bench.figures import Figure, at_most, parser_of, shown
+from bench import two_roles
+from bench.figures import Figure, as_known, at_most, parser_of, shown
 from inference_operator.engines.vllm import disaggregation_program as program
 from inference_operator.engines.vllm.disaggregation_program import COMPLETIONS, Decode
 
@@ -160,10 +162,11 @@ async def faults() -> AsyncIterator[Figure]:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the figures."""
-    parser = parser_of("python -m bench.disaggregation", "Cost and fallbacks of the middleware of decode engines.")
+    parser = parser_of("python -m bench.disaggregation", "What computing prompts apart costs.")
     parser.add_argument("--requests", type=int, default=REQUESTS)
     options = parser.parse_args(arguments)
-    print(shown(asyncio.run(figures(options.requests)), options.output))
+    found = asyncio.run(figures(options.requests))
+    print(shown([*found, *as_known(two_roles.figures())], options.output))
     return 0
 
 

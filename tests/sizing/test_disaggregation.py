@@ -1,17 +1,22 @@
 """Prompts and answers computed apart: break-evens, networks that are too slow, and engines for a rate."""
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import two_roles
+from bench.serving_model import SIMULATED, serving_of
+from bench.two_roles import KEPT_AIM, LOADS, NETWORK, kept_parts, of_prompts
 from generators.model_table import models
 from inference_operator.api.disaggregation import DisaggregationSpec
 from inference_operator.cli.arguments import named_gpus
 from inference_operator.engines.registry import ENGINES
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing import disaggregation
 from inference_operator.sizing.budget import EngineOnGpus
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.disaggregation import (
@@ -19,10 +24,10 @@ from inference_operator.sizing.disaggregation import (
     KVPath,
     apart_plan,
     break_even,
+    carried_apart,
     gigabits,
     kv_path,
     least_prompt,
-    of_prompts,
     unsendable,
 )
 from inference_operator.sizing.fleet import fleet_plan
@@ -142,7 +147,7 @@ def test_the_longest_prompt_that_is_in_time_is_no_part_of_a_token_shorter() -> N
 
 def test_engines_of_prompts_leave_a_quarter_of_each_objective_for_the_way() -> None:
     plan = planned(inference_deployment()).plan.plan
-    found = of_prompts(plan, Objective(ttft=2, ttft_per_1000=0.4, tpot=0.05))[1]
+    found = disaggregation.of_prompts(plan, Objective(ttft=2, ttft_per_1000=0.4, tpot=0.05))[1]
     assert (found.ttft, found.ttft_per_1000, found.tpot) == pytest.approx((1.5, 0.3, 0.05))
 
 
@@ -161,6 +166,22 @@ def test_engines_apart_carry_the_rate_and_no_fewer_would(prompt: float, answer: 
         (twice.decode_replicas, found.decode_replicas),
     ):
         assert 2 * one - 1 <= many <= 2 * one
+
+
+def test_simulated_engines_of_two_roles_keep_the_objective_with_as_many_as_computed_and_not_with_half() -> None:
+    """`python -m bench.disaggregation` looks for the ratio of other engines and loads too."""
+    engine, load = SIMULATED["slow"], LOADS[0]
+    found = carried_apart(serving_of(of_prompts(engine)), serving_of(engine), load, two_roles.OBJECTIVE, NETWORK)
+    assert found
+    computed, answered, keeps = found
+    assert keeps
+    rate = 2 * answered
+    engines = ceil(rate / computed)
+    first, token = kept_parts(engine, load, rate, (engines, 2))
+    assert min(first, token) >= KEPT_AIM.bound / 100
+    first, token = kept_parts(engine, load, rate, (engines // 2, 2))
+    assert first < 0.5
+    assert token >= KEPT_AIM.bound / 100, "answers wait for no prompt"
 
 
 def test_it_does_not_pay_for_a_mean_and_pays_for_a_strict_percentile() -> None:
