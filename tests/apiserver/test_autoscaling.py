@@ -133,7 +133,7 @@ def test_engines_stay_and_the_pods_are_named_while_metrics_are_missing_also_afte
     at_zero.held = 9
     eventually(lambda: workspace.replicas("qwen") == 3, seconds=SECONDS, what="three engines")
     at_zero.held = 0  # the pods of KWOK nodes answer nothing, so nobody knows whether the engines are idle
-    assert "no engine is taken away" in metrics_missing(workspace)
+    assert "no engine is removed" in metrics_missing(workspace)
     mark = audit.mark()
     operator.stop()
     operator.start()

@@ -138,7 +138,7 @@ def test_a_finished_job_without_a_valid_result_is_a_failure_that_names_the_job(o
     assert failure
     assert words in failure.message
     assert failure.message.startswith("the model's files: Job j ended without a result: ")
-    assert failure.message.endswith("`kubectl describe -n default job/j` tells more.")
+    assert failure.message.endswith("`kubectl describe -n default job/j` shows more.")
 
 
 @given(st.integers(1, 9999))

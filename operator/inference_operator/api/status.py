@@ -145,7 +145,7 @@ class AdapterPhase(StrEnum):
     COPYING = "Copying"
     """Its files are copied to the claim and checked."""
     REFUSED = "Refused"
-    """Its files cannot be used. Former ones are served on."""
+    """Its files cannot be used. Former ones stay in use."""
     LOADING = "Loading"
     """Not all engines have loaded it yet."""
     READY = "Ready"

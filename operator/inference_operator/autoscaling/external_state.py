@@ -108,7 +108,7 @@ def _of_scaled_object(ref: Ref, live: Manifest, requested: int, now: datetime) -
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
     settled = created + KEDA_FIRST_WRITE if created else now
     if now < settled:
-        message = f"{ref} is new; no engine is taken away in its first minute."
+        message = f"{ref} is new; no engine is removed in its first minute."
         return ExternalState(Reason.AUTOSCALER_PENDING, message, due=settled)
     message = f"{ref} sets the number of engines."
     return ExternalState(Reason.FOLLOWING_AUTOSCALER, message, replicas=requested)

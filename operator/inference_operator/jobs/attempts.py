@@ -186,7 +186,7 @@ def _failure(
         return Failure(Cause.TIMED_OUT, NotUnderstood(subject, problem, ""), wait.reason)
     why = finished.failure or one_line(finished.message) or "its pod wrote no message"
     problem = f"Job {finished.job} ended without a result: {why.rstrip('.')}."
-    return Failure(Cause.TIMED_OUT, NotUnderstood(subject, problem, f"`{_look(finished)}` tells more."))
+    return Failure(Cause.TIMED_OUT, NotUnderstood(subject, problem, f"`{_look(finished)}` shows more."))
 
 
 def _look(attempt: Attempt) -> str:

@@ -39,7 +39,7 @@ def _status(adapter: Adapter, live: AdapterList, reports: dict[str, AdapterRepor
     has = [report for report in reports.values() if report and name in report.loaded and report.loaded[name] == listed]
     engines = f"{len(has)}/{len(reports)}"
     if adapter.refusal:
-        former = "Its former files are served on." if listed and adapter.keeps_former else ""
+        former = "Its former files stay in use." if listed and adapter.keeps_former else ""
         message = sentences(adapter.refusal.message, former)
         return AdapterStatus(name=name, phase=AdapterPhase.REFUSED, engines=engines, message=message[:1024])
     if not adapter.path:

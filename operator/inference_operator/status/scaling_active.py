@@ -118,7 +118,7 @@ def _metrics_missing(scaled: _Scaled) -> ConditionVerdict | None:
     if result is None or not result.missing:
         return None
     message = (
-        f"The metrics of {_names(result.missing)} cannot be read, so no engine is taken away ({_wanted(scaled)})."
+        f"The metrics of {_names(result.missing)} cannot be read, so no engine is removed ({_wanted(scaled)})."
         " Check that the pods run, and that network policies admit the operator to them."
     )
     return ConditionVerdict("False", Reason.METRICS_MISSING, message)
