@@ -6,7 +6,7 @@ of the level above it; a share of another engine than vLLM counts as `OTHER_WEIG
 other sources only. Pairs are points of one page with the same metric and workload and different configurations, whose
 values differ by at least `APART`.
 
-`--write` stores the shares of all points in `sizing/measured_shares.json`, and the table of docs/explanation/sizing.md.
+`--write` stores the shares of all points in `sizing/measured_shares.json`, and the table of docs/contributing/sizing.md.
 """
 
 import json
@@ -37,7 +37,7 @@ MEDIAN_AIM, P90_AIM, ORDER_AIM = at_most(0.25), at_most(0.75), at_least(0.85)
 RATED_AIM = at_most(1.2)
 """A speed that is too high buys too few GPUs: large models with experts were rated 1.3 to 2.1 times too fast."""
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "sizing.md"
+PAGE = Path(__file__).parents[1] / "docs" / "contributing" / "sizing.md"
 RATED = "speed of vLLM on B200, predicted to measured, page held out"
 TABLE = "| | value | aim |\n|---|---|---|\n"
 """Begins the page's table of these figures."""
