@@ -24,7 +24,7 @@ import aiohttp
 import numpy as np
 import yaml
 
-from bench.figures import Figure, at_least, at_most, parser_of, shown
+from bench.figures import Figure, as_known, at_least, at_most, parser_of, shown
 from e2e.deploy import stack
 from e2e.helpers.served_deployment import Served, metric
 from e2e.load.target import base_url
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print the figures."""
     args = parser_of("python -m bench.real_engines", "Entry and affinity on real engines.").parse_args(arguments)
     with stack.tests_cluster(IpFamily.IPV4) as cluster:
-        print(shown([*affinity(cluster), *entry(cluster)], args.output))
+        print(shown([*as_known(affinity(cluster)), *as_known(entry(cluster))], args.output))
     return 0
 
 

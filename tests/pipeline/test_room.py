@@ -24,9 +24,15 @@ LONG = TokenCounts(requests=1000, prompt=20_000_000, answer=1_000_000)
 """Prompts of 20,000 tokens, and answers of 1,000."""
 
 
-def decided(tokens: TokenCounts | None, children: Iterable[Manifest] = (), *routers: PodView) -> Planned:
-    sample = EngineSample("qwen", running=3, waiting=0, progress=(7.0,), tokens=tokens)
-    asked = inputs(RAW, children=[model_known(RAW), *children], pods=[_pod("a", ENGINE), *routers])
+def decided(
+    tokens: TokenCounts | None,
+    children: Iterable[Manifest] = (),
+    *routers: PodView,
+    raw: Manifest = RAW,
+    cache: int | None = None,
+) -> Planned:
+    sample = EngineSample("qwen", running=3, waiting=0, progress=(7.0,), tokens=tokens, kv_cache_tokens=cache)
+    asked = inputs(raw, children=[model_known(raw), *children], pods=[_pod("a", ENGINE), *routers])
     found = outcome(replace(asked, samples=Samples({"a": EngineActivity(sample, sessions=3, at=1.0)})))
     assert isinstance(found, Planned), found
     return found
@@ -49,6 +55,14 @@ def test_the_room_is_what_the_cache_holds_of_requests_of_the_measured_length() -
     assert held
     assert text(found) == f"e {int(held)}\n"
     assert 0.8 * plan.per_gpu.kv_cache_tokens / 21_000 <= int(held) <= plan.per_gpu.kv_cache_tokens / 21_000
+
+
+def test_on_cpus_the_cache_is_what_the_engine_reports_and_the_number_stays_while_no_engine_does() -> None:
+    on_cpus = inference_deployment(hardware={"device": "CPU"})
+    assert text(decided(LONG, raw=on_cpus)) == ""
+    reported = decided(LONG, raw=on_cpus, cache=64_000)
+    assert text(reported) == "e 3\n"
+    assert text(decided(None, [reported.desired[CONFIG]], raw=on_cpus)) == "e 3\n"
 
 
 @pytest.mark.parametrize(

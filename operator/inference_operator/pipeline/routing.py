@@ -121,11 +121,13 @@ def _upstream(inputs: Inputs, role: Role) -> Upstream:
 
 
 def _room(inputs: Inputs, role: Role) -> float | None:
-    """Requests of the measured length that one engine has room for; 0: no cache limits them; None until measured."""
+    """Requests of the measured length that one engine has room for; 0: no cache limits them; None: unknown."""
     load = measured_load(role.scaling.recorded, role.scaling.result)
-    samples = (inputs.samples.engines.get(engine.uid) for engine in role.context.live.engines)
-    measured = load if load != TYPICAL_LOAD else measured_lengths([one.sample.tokens for one in samples if one])
-    held = room(role.plan.plan, measured or TYPICAL_LOAD)
-    if held is None:
-        return 0.0
+    activities = (inputs.samples.engines.get(engine.uid) for engine in role.context.live.engines)
+    samples = [activity.sample for activity in activities if activity]
+    measured = load if load != TYPICAL_LOAD else measured_lengths([sample.tokens for sample in samples])
+    reported = min((sample.kv_cache_tokens for sample in samples if sample.kv_cache_tokens), default=None)
+    held = room(role.plan.plan, measured or TYPICAL_LOAD, reported)
+    if not held:
+        return held
     return max(1.0, min(float(role.process.max_concurrency), held)) if measured else None
