@@ -6,7 +6,8 @@ of the level above it; a share of another engine than vLLM counts as `OTHER_WEIG
 other sources only. Pairs are points of one page with the same metric and workload and different configurations, whose
 values differ by at least `APART`.
 
-`--write` stores the shares of all points in `sizing/measured_shares.json`, and the table of docs/contributing/sizing.md.
+`--write` stores the shares of all points in `sizing/measured_shares.json`, and the table of
+docs/contributing/sizing.md.
 """
 
 import json

@@ -132,8 +132,8 @@ class TransferNetworkSpec(NetworkSpec):
         le=MAX_GBIT_PER_S,
         description="Speed of the network for the KV caches of one engine, in Gbit/s. Refused where that of the"
         " shortest prompt that is sent takes more than a quarter of `autoscaling.objective.ttft`. Default: 10 over TCP;"
-        " with `resource` 50 for each GPU. Change: rolling restart of the engines that answer, where `minPromptTokens` is"
-        " not set and its default becomes another one.",
+        " with `resource` 50 for each GPU. Change: rolling restart of the engines that answer, where `minPromptTokens`"
+        " is not set and its default becomes another one.",
     )
 
 
