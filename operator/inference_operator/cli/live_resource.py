@@ -93,17 +93,8 @@ async def live_resource(cluster: KubeCluster, live: Manifest, engines: EngineReg
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
     shown = [(pod, pages[pod.uid]) for pod in pods if is_role(pod.component) and pages.get(pod.uid)]
     loads = {pod.uid: load for pod, (page, *_) in shown if (load := programs.of(pod).load(page)) is not None}
-    return LiveResource(
-        found,
-        pods,
-        _samples(pods, pages, programs),
-        events,
-        _first_bytes(routers),
-        created,
-        loads,
-        is_forbidden,
-        gateways,
-    )
+    samples, first = _samples(pods, pages, programs), _first_bytes(routers)
+    return LiveResource(found, pods, samples, events, first, created, loads, is_forbidden, gateways)
 
 
 async def _gateways(cluster: KubeCluster, namespace: str) -> list[str]:

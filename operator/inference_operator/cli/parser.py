@@ -53,19 +53,15 @@ class RefusedError(UsageError):
 CLUSTER_OPTIONS = ("-n", "--namespace", "--context", "--kubeconfig")
 """Options that may stand before the command, each with a value."""
 OTHER_NAMES: Mapping[str, str] = {
-    "get": "infd list",
-    "ls": "infd list",
-    "ps": "infd list",
+    **dict.fromkeys(("get", "ls", "ps"), "infd list"),
     "top": "infd list --traffic",
     "describe": "infd status",
     "explain": "infd status --why",
-    "create": "infd run",
-    "deploy": "infd run",
+    **dict.fromkeys(("create", "deploy"), "infd run"),
     "apply": "kubectl apply -f",
     "edit": "kubectl edit infd",
     "scale": "kubectl scale infd",
-    "delete": "kubectl delete infd",
-    "rm": "kubectl delete infd",
+    **dict.fromkeys(("delete", "rm"), "kubectl delete infd"),
     "port-forward": "kubectl port-forward",
     "exec": "kubectl exec",
 }

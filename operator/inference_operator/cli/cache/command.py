@@ -8,21 +8,9 @@ from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
+from inference_operator.cli.cache import jobs
 from inference_operator.cli.cache.contents import OnClaim, models_on_claims
-from inference_operator.cli.cache.jobs import (
-    Ended,
-    claim_node,
-    delete,
-    follow,
-    last_step,
-    observed,
-    on_node,
-    prefetch_job,
-    prefetch_record,
-    prune_job,
-    start,
-    workloads,
-)
+from inference_operator.cli.cache.jobs import Ended
 from inference_operator.cli.cluster_command import ClusterCommand, list_objects
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.options import token_reference
@@ -51,9 +39,10 @@ def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
     namespace = None if options.all_namespaces else options.namespace
 
     async def work(cluster: KubeCluster) -> list[OnClaim]:
-        found = await observed(cluster, namespace)
+        found = await jobs.observed(cluster, namespace)
         steps = {
-            (job["metadata"]["namespace"], job["metadata"]["name"]): await last_step(cluster, job) for job in found.jobs
+            (job["metadata"]["namespace"], job["metadata"]["name"]): await jobs.last_step(cluster, job)
+            for job in found.jobs
         }
         return models_on_claims(found.resources, found.records, found.jobs, steps)
 
@@ -92,14 +81,14 @@ def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
     async def work(cluster: KubeCluster) -> tuple[Ref, Ended, Downloaded | Failure | None]:
         node = await _claim_node(cluster, options.namespace, options.claim)
-        ref = await start(cluster, on_node(prefetch_job(inputs), node), _say)
+        ref = await jobs.start(cluster, jobs.on_node(jobs.prefetch_job(inputs), node), _say)
         command.interrupted = INTERRUPTED
-        ended = await follow(cluster, ref, _say)
+        ended = await jobs.follow(cluster, ref, _say)
         result = parsed_download(ended.message)
         if ended.succeeded and isinstance(result, Downloaded):
-            record = prefetch_record(inputs, result)
+            record = jobs.prefetch_record(inputs, result)
             await cluster.apply(Ref.of(record), record, force=True)
-            await delete(cluster, ref)
+            await jobs.delete(cluster, ref)
         return ref, ended, result
 
     ref, ended, result = command.run(work)
@@ -149,7 +138,7 @@ async def _claim_node(cluster: KubeCluster, namespace: str, name: str) -> str:
     if claim is None:
         raise UsageError(f"There is no PersistentVolumeClaim `{name}` in the namespace `{namespace}`.", EXIT_NOT_FOUND)
     modes = mapping(claim, "spec").get("accessModes") or ()
-    return claim_node(name, modes, await list_objects(cluster, POD, namespace))
+    return jobs.claim_node(name, modes, await list_objects(cluster, POD, namespace))
 
 
 def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
@@ -158,18 +147,17 @@ def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
     command = ClusterCommand(options)
 
     async def work(cluster: KubeCluster) -> tuple[Ref, Ended, PruneReport | None]:
-        node = await _claim_node(cluster, options.namespace, options.claim)
-        found = await observed(cluster, options.namespace)
-        uses = claim_uses(options.claim, found.resources, await workloads(cluster, options.namespace), found.records)
-        dry_run = options.dry_run
-        job = prune_job(options.claim, options.namespace, uses, access, settings, dry_run=dry_run, node=node)
-        ref = await start(cluster, job, _to_stderr)
+        claim, namespace = options.claim, options.namespace
+        node, found = await _claim_node(cluster, namespace, claim), await jobs.observed(cluster, namespace)
+        uses = claim_uses(claim, found.resources, await jobs.workloads(cluster, namespace), found.records)
+        job = jobs.prune_job(claim, namespace, uses, access, settings, dry_run=options.dry_run, node=node)
+        ref = await jobs.start(cluster, job, _to_stderr)
         command.interrupted = INTERRUPTED
-        ended = await follow(cluster, ref, lambda _: None)
+        ended = await jobs.follow(cluster, ref, lambda _: None)
         report = (parsed_report(ended.log) or parsed_report(ended.message)) if ended.succeeded else None
         if report is not None:
             await _forget(cluster, options.claim, found.records, report)
-            await delete(cluster, ref)
+            await jobs.delete(cluster, ref)
         return ref, ended, report
 
     ref, ended, report = command.run(work)
@@ -185,7 +173,7 @@ async def _forget(cluster: KubeCluster, claim: str, records: Sequence[Manifest],
     for record in records:
         by_command = mapping(record["metadata"], "labels").get(MANAGED_BY_LABEL) == COMMAND
         if by_command and record_claim(record) == claim and f"{record_model(record)}@{record_commit(record)}" in gone:
-            await delete(cluster, Ref(CONFIG_MAP, record["metadata"]["namespace"], record["metadata"]["name"]))
+            await jobs.delete(cluster, Ref(CONFIG_MAP, record["metadata"]["namespace"], record["metadata"]["name"]))
 
 
 def _lines(report: PruneReport) -> Iterator[str]:
