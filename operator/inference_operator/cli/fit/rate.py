@@ -177,16 +177,8 @@ def _bar(part: float) -> str:
 
 
 APART_HEAD = (
-    "GPU",
-    "ONE KIND",
-    "APART",
-    "PREFILL",
-    "DECODE",
-    "RATIO",
-    "KV OF A PROMPT",
-    "ON ITS WAY",
-    "BREAK-EVEN",
-    "",
+    *("GPU", "ONE KIND", "APART", "PREFILL", "DECODE", "RATIO"),
+    *("KV OF A PROMPT", "ON ITS WAY", "BREAK-EVEN", ""),
 )
 APART_DIGITS = 3
 
