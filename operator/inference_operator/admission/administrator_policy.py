@@ -23,6 +23,7 @@ from inference_operator.admission.administrator_rules import (
     entries_cel,
     stated_gpus_cel,
 )
+from inference_operator.admission.named_parts import NAMED
 from inference_operator.admission.policy import WRITES, Parameters, Policy, Validation
 from inference_operator.admission.references import value_of
 from inference_operator.manifest import CONFIG_MAP, INFERENCE_DEPLOYMENT, PLURAL, Manifest
@@ -76,9 +77,10 @@ def _variables() -> Iterator[tuple[str, str]]:
     yield DOMAIN_KEY, f"variables.parameters[?'{DOMAIN_KEY}'].orValue('')"
     for section in LISTED:
         yield entries_cel(section).removeprefix("variables."), f"{_value(section)}.split(',').filter(one, one != '')"
-    for listing, cel in {check.listing: check.named_cel for check in CHECKS}.items():
-        yield listing, cel("object")
-        yield f"{listing}{_BEFORE}", f"oldObject == null ? [] : {cel('oldObject')}"
+    for named in dict.fromkeys(check.named for check in CHECKS):
+        _, cel = NAMED[named]
+        yield f"named_{named}", cel("object")
+        yield f"named_{named}{_BEFORE}", f"oldObject == null ? [] : {cel('oldObject')}"
     for check in CHECKS:
         yield check.name, _refused(check)
     yield GPUS_KEY, stated_gpus_cel("object")
@@ -90,8 +92,8 @@ def _value(key: str) -> str:
 
 def _refused(check: PolicyCheck) -> str:
     """The new pairs of a resource that the rule does not allow."""
-    new = f"!(text in variables.{check.listing}{_BEFORE})"
-    refused = f"variables.{check.listing}.filter(text, {new} && ![{_TEXT}].all(one, {check.allows_cel}))"
+    new = f"!(text in variables.named_{check.named}{_BEFORE})"
+    refused = f"variables.named_{check.named}.filter(text, {new} && ![{_TEXT}].all(one, {check.allows_cel}))"
     return f"{check.active_cel} ? {refused} : []"
 
 
@@ -106,7 +108,7 @@ def _validation(check: PolicyCheck) -> Validation:
 def _cure(check: PolicyCheck) -> Sequence[str]:
     value = _value(check.section)
     shown = f"({value}.size() <= {MOST_SHOWN} ? {value}.replace(',', ', ') : '{UNSHOWN}')"
-    return [_literal(f" {check.cure} "), shown, "'.'"] if check.lists else [_literal(f" {check.cure}")]
+    return [_literal(f" {check.cure}")] if check.flag else [_literal(f" {check.cure} "), shown, "'.'"]
 
 
 def _of_gpus() -> Validation:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pydantic.alias_generators import to_camel
 
 from inference_operator.admission.administrator_rules import CHECKS, GPUS_KEY, PolicyCheck, sections, stated_gpus
+from inference_operator.admission.named_parts import NAMED
 from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal, all_of
@@ -31,25 +32,19 @@ _SIZED_CURE = "Lower one of them: `spec.parallelism` and `spec.engine.profile: S
 def refusal_of_policy(
     spec: Spec, policy: AdministratorPolicy, cluster_domain: str, *, is_new: bool = True
 ) -> Refusal | None:
-    """Why the policy does not allow a specification, with all fields that it does not allow; None if it allows it.
+    """Why the policy does not allow a specification as its user wrote it, with all such fields; None if it allows it.
 
-    Args:
-        spec: what the user wrote, without the administrator's defaults.
-        is_new: whether it has no sizes yet. For the others only rules hold that the administrator has set: a default of
-            a new release stops nothing that runs.
+    For one that has sizes already only rules hold that the administrator has set: a default of a new release stops
+    nothing that runs.
     """
     stated = {to_camel(name) for name in policy.model_fields_set}
-    checks = [check for check in CHECKS if check.active(policy) and (is_new or check.section in stated)]
+    checks = [check for check in CHECKS if check.is_active(policy) and (is_new or check.section in stated)]
     refusals = [*_refusals(spec, policy, cluster_domain, checks), *_of_stated_gpus(spec, policy)]
     return all_of(refusals) if refusals else None
 
 
 def refusal_of_gpus(spec: Spec, policy: AdministratorPolicy, *, per_engine: int, others: int = 0) -> Refusal | None:
-    """Why the policy does not allow the sizes that were computed for a specification; None if it allows them.
-
-    Args:
-        others: GPUs of the engines of other roles.
-    """
+    """Why the policy does not allow the computed sizes, with GPUs of other roles (`others`); None if it allows them."""
     most, engines = policy.gpus.most, spec.most_replicas
     if most is None or per_engine * engines + others <= most:
         return None
@@ -63,21 +58,19 @@ def _refusals(
     spec: Spec, policy: AdministratorPolicy, cluster_domain: str, checks: Sequence[PolicyCheck]
 ) -> Iterator[Refusal]:
     for check in checks:
-        for field, text in dict.fromkeys(check.named(spec)):
-            if not check.allows(text, policy, cluster_domain):
+        (named, _), (allowed, _) = NAMED[check.named], sections(policy)[check.section]
+        for field, text in dict.fromkeys(named(spec)):
+            if not check.allowed.holds(text, allowed, cluster_domain):
                 yield _refusal(check, field, policy)
 
 
 def _refusal(check: PolicyCheck, field: str, policy: AdministratorPolicy) -> Refusal:
     allowed, message = sections(policy)[check.section]
-    cure = f"{check.cure} {_shown(allowed)}." if check.lists else check.cure
+    shown = ", ".join(allowed) if len(",".join(allowed)) <= MOST_SHOWN else UNSHOWN
+    cure = check.cure if check.flag else f"{check.cure} {shown}."
     return Refusal(
         Reason.REFUSED_BY_POLICY, f"spec.{field}", BEGIN.format(check.section, check.problem), sentences(cure, message)
     )
-
-
-def _shown(allowed: Sequence[str]) -> str:
-    return ", ".join(allowed) if len(",".join(allowed)) <= MOST_SHOWN else UNSHOWN
 
 
 def _of_stated_gpus(spec: Spec, policy: AdministratorPolicy) -> Iterator[Refusal]:

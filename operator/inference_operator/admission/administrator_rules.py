@@ -5,33 +5,17 @@ API server asks the same in CEL (`administrator_policy`). A test puts random res
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from inference_operator.admission.named_parts import (
-    OCI,
-    Named,
-    backends,
-    backends_cel,
-    endpoints,
-    endpoints_cel,
-    hubs,
-    hubs_cel,
-    images,
-    images_cel,
-    sources,
-    sources_cel,
-    vllm_images,
-    vllm_images_cel,
-    waits,
-    waits_cel,
-)
+from inference_operator.admission.named_parts import OCI
 from inference_operator.admission.references import escaped, value_of
 from inference_operator.api.administrator_policy import PUBLIC, VERSION_ENTRY, AdministratorPolicy
 from inference_operator.api.disaggregation import PrefillParallelismSpec
 from inference_operator.api.duration import duration
 from inference_operator.api.hardware import Device
 from inference_operator.api.spec import Spec
+from inference_operator.text_tables import blocks
 
 DOMAIN_KEY = "clusterDomain"
 NAMESPACES_KEY = "namespaces"
@@ -40,10 +24,6 @@ DIGESTS_KEY = "images.digests"
 SIGNATURES_KEY = "signatures"
 GPUS_KEY = "gpus"
 """Keys of the parameters, beside those with the lists of rules, which have the names of the sections."""
-
-_PATH, _REFERENCE = ("/",), ("/", ":", "@")
-"""Separators after an entry: of a URL a path, since `:` and `@` begin another host, and of a reference a tag or digest
-too."""
 
 PUBLIC_NAME = (
     r"https?://([a-z0-9]([-a-z0-9]*[a-z0-9])?\.){2,}[a-z]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?/?"  # in lower case
@@ -58,40 +38,8 @@ INSIDE_NAME = (
 """URLs of names that are never public: Services and pods, and private networks (RFC 6762 appendix G, RFC 6761, RFC
 8375; ICANN reserved `internal` in 2024). Metadata services of clouds have names below `internal`."""
 
-_DIGEST = "[^-].*@sha256:[0-9a-f]{64}"
-_HAS_DIGEST_CEL = f"one.matches('^{_DIGEST}$')"
 _VERSIONED = f":v?({VERSION_ENTRY})([^0-9/@:][^/@:]*)?(@sha256:[0-9a-f]{{64}})?"
 """Ends a reference whose tag is a version, perhaps with more after it, such as `v0.32.0-x86_64`."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyCheck:
-    name: str
-    """Of the variable in CEL."""
-    section: str
-    """Key of the section in the setting, and of its list among the parameters."""
-    named: Callable[[Spec], Iterator[Named]]
-    """The names in a resource that the rule judges."""
-    named_cel: Callable[[str], str]
-    """The CEL expression for the list of the same, of `object` or `oldObject`."""
-    active: Callable[[AdministratorPolicy], bool]
-    """Whether the administrator limits it."""
-    active_cel: str
-    """The same in CEL."""
-    allows: Callable[[str, AdministratorPolicy, str], bool]
-    """Whether a text is allowed, by the policy and the cluster's domain."""
-    allows_cel: str
-    """The same of `one` in CEL."""
-    problem: str
-    cure: str
-    """May end with the list, which both sides add to it."""
-    lists: bool = True
-    """Whether the list of what is allowed follows the cure."""
-
-    @property
-    def listing(self) -> str:
-        """Name of the variable in CEL with what a resource names."""
-        return f"named_{self.named.__name__}"
 
 
 # What is allowed
@@ -175,159 +123,96 @@ def _number_cel(version: str) -> str:
     return f"(int({parts}[0]) * {_PART} + int({parts}[1])) * {_PART} + int({parts}[2])"
 
 
-def _has_digest(text: str, _: AdministratorPolicy, __: str) -> bool:
-    return re.fullmatch(_DIGEST, text) is not None
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Which texts a rule allows, in Python and in CEL."""
+
+    holds: Callable[[str, Sequence[str], str], bool]
+    """Of a text, the entries of the rule's section, and the cluster's domain."""
+    cel: Callable[[str], str]
+    """The same of `one`; its argument is the expression for the entries."""
 
 
-def _is_set_cel(key: str) -> str:
-    return f"variables.parameters[?'{key}'].orValue('') == 'true'"
+def _beginning(*separators: str) -> Allowed:
+    return Allowed(
+        lambda text, entries, _: begins(text, entries, separators),
+        lambda entries: _begins_cel("one", entries, separators),
+    )
+
+
+_DIGEST = "[^-].*@sha256:[0-9a-f]{64}"
+_PATH = _beginning("/")
+_ALLOWED: Mapping[str, Allowed] = {
+    "path": _PATH,  # of a URL: `:` and `@` begin another host
+    "reference": _beginning("/", ":", "@"),
+    "endpoint": Allowed(
+        lambda url, allowed, domain: (
+            _PATH.holds(url, allowed, domain) or (PUBLIC in allowed and is_outside(url, domain))
+        ),
+        lambda allowed: f"{_PATH.cel(allowed)} || ('{PUBLIC}' in {allowed} && {_is_outside_cel('one')})",
+    ),
+    "version": Allowed(
+        lambda image, allowed, _: is_at_least(image, allowed[0]),
+        lambda allowed: _is_at_least_cel("one", f"{allowed}[0]"),
+    ),
+    "duration": Allowed(
+        lambda text, allowed, _: duration(text) <= duration(allowed[0]),
+        lambda allowed: f"duration(one) <= duration({allowed}[0])",
+    ),
+    "listed": Allowed(lambda text, allowed, _: text in allowed, lambda allowed: f"one in {allowed}"),
+    "image": Allowed(lambda text, *_: text.startswith(OCI), lambda _: f"one.startsWith('{OCI}')"),
+    "digest": Allowed(lambda text, *_: bool(re.fullmatch(_DIGEST, text)), lambda _: f"one.matches('^{_DIGEST}$')"),
+}
 
 
 # The table
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyCheck:
+    name: str
+    """Of the variable in CEL."""
+    section: str
+    """Key of the section in the setting, and of its list among the parameters."""
+    named: str
+    """Of `NAMED`: what in a resource the rule judges."""
+    allowed: Allowed
+    flag: str
+    """Key of the parameter that is `true` where the rule holds; empty: it holds where the list has entries."""
+    problem: str
+    cure: str
+    """Ends with the list, which both sides add to it, where the rule has one."""
+
+    @property
+    def allows_cel(self) -> str:
+        return self.allowed.cel(entries_cel(self.section))
+
+    @property
+    def active_cel(self) -> str:
+        if self.flag:
+            return f"variables.parameters[?'{self.flag}'].orValue('') == 'true'"
+        return "true" if self.section == _ENDPOINTS else f"{entries_cel(self.section)}.size() > 0"
+
+    def is_active(self, policy: AdministratorPolicy) -> bool:
+        return self.flag in parameters(policy, "") if self.flag else bool(sections(policy)[self.section][0])
 
 
 def entries_cel(section: str) -> str:
     return f"variables.{section}Allowed"
 
 
-_ENDPOINTS, _WAIT, _BACKENDS = "s3Endpoints", "evictionWait", "autoscalingBackends"
-CHECKS: tuple[PolicyCheck, ...] = (
-    PolicyCheck(
-        "modelSources",
-        "modelSources",
-        sources,
-        sources_cel,
-        lambda policy: bool(policy.model_sources.allowed),
-        f"{entries_cel('modelSources')}.size() > 0",
-        lambda text, policy, _: begins(text, policy.model_sources.allowed, _REFERENCE),
-        _begins_cel("one", entries_cel("modelSources"), _REFERENCE),
-        "does not allow this source.",
-        "Use one that begins with",
-    ),
-    PolicyCheck(
-        "images",
-        "images",
-        images,
-        images_cel,
-        lambda policy: bool(policy.images.allowed),
-        f"{entries_cel('images')}.size() > 0",
-        lambda text, policy, _: begins(text, policy.images.allowed, _REFERENCE),
-        _begins_cel("one", entries_cel("images"), _REFERENCE),
-        "does not allow this image.",
-        "Use one that begins with",
-    ),
-    PolicyCheck(
-        "digests",
-        "images",
-        images,
-        images_cel,
-        lambda policy: policy.images.digests,
-        _is_set_cel(DIGESTS_KEY),
-        _has_digest,
-        _HAS_DIGEST_CEL,
-        "allows only images by digest.",
-        "End the reference with `@sha256:` and the 64 digits of the image.",
-        lists=False,
-    ),
-    PolicyCheck(
-        "hubs",
-        "hubs",
-        hubs,
-        hubs_cel,
-        lambda policy: bool(policy.hubs.allowed),
-        f"{entries_cel('hubs')}.size() > 0",
-        lambda text, policy, _: begins(text, policy.hubs.allowed, _PATH),
-        _begins_cel("one", entries_cel("hubs"), _PATH),
-        "does not allow this hub, or cannot see which one it is.",
-        "Remove it, or write as a value one of",
-    ),
-    PolicyCheck(
-        "s3Endpoints",
-        _ENDPOINTS,
-        endpoints,
-        endpoints_cel,
-        lambda _: True,
-        "true",
-        lambda text, policy, domain: (
-            begins(text, policy.s3_endpoints.allowed, _PATH)
-            or (PUBLIC in policy.s3_endpoints.allowed and is_outside(text, domain))
-        ),
-        f"{_begins_cel('one', entries_cel(_ENDPOINTS), _PATH)}"
-        f" || ('{PUBLIC}' in {entries_cel(_ENDPOINTS)} && {_is_outside_cel('one')})",
-        "does not allow this endpoint.",
-        f"Remove it, or use one of these, where `{PUBLIC}` is a DNS name of three labels or more outside the cluster:",
-    ),
-    PolicyCheck(
-        "vllmVersion",
-        "vllmVersion",
-        vllm_images,
-        vllm_images_cel,
-        lambda policy: bool(policy.vllm_version.least),
-        f"{entries_cel('vllmVersion')}.size() > 0",
-        lambda text, policy, _: is_at_least(text, policy.vllm_version.least),
-        _is_at_least_cel("one", f"{entries_cel('vllmVersion')}[0]"),
-        "does not allow this version of vLLM, or cannot see which one it is.",
-        "Remove it, or use an image whose tag is a version from this one on:",
-    ),
-    PolicyCheck(
-        _WAIT,
-        _WAIT,
-        waits,
-        waits_cel,
-        lambda policy: bool(policy.eviction_wait.most),
-        f"{entries_cel(_WAIT)}.size() > 0",
-        lambda text, policy, _: duration(text) <= duration(policy.eviction_wait.most),
-        f"duration(one) <= duration({entries_cel(_WAIT)}[0])",
-        "does not allow so long a wait.",
-        "Remove it, or set at most",
-    ),
-    PolicyCheck(
-        _BACKENDS,
-        _BACKENDS,
-        backends,
-        backends_cel,
-        lambda policy: bool(policy.autoscaling_backends.allowed),
-        f"{entries_cel(_BACKENDS)}.size() > 0",
-        lambda text, policy, _: text in policy.autoscaling_backends.allowed,
-        f"one in {entries_cel(_BACKENDS)}",
-        "does not allow this backend.",
-        "Remove `spec.autoscaling`, or use one of",
-    ),
-    PolicyCheck(
-        "signedModels",
-        SIGNATURES_KEY,
-        sources,
-        sources_cel,
-        lambda policy: bool(policy.signatures.key),
-        _is_set_cel(SIGNATURES_KEY),
-        lambda text, _, __: text.startswith(OCI),
-        f"one.startsWith('{OCI}')",
-        "requires a signature, which only an image can have.",
-        f"Use `{OCI}registry/name@sha256:...`, signed with the key of the administrator.",
-        lists=False,
-    ),
-    PolicyCheck(
-        "signedImages",
-        SIGNATURES_KEY,
-        images,
-        images_cel,
-        lambda policy: bool(policy.signatures.key),
-        _is_set_cel(SIGNATURES_KEY),
-        _has_digest,
-        _HAS_DIGEST_CEL,
-        "requires a signature, which only an image by digest can have.",
-        "End the reference with `@sha256:` and the 64 digits of an image that the administrator has signed.",
-        lists=False,
-    ),
-)
+def _check(head: str, problem: str, cure: str) -> PolicyCheck:
+    name, section, named, allowed, *flag = head.split()
+    return PolicyCheck(name, section, named, _ALLOWED[allowed], "".join(flag), problem, cure)
+
+
+_ENDPOINTS = "s3Endpoints"
+"""The only section whose list is never empty."""
+CHECKS = tuple(_check(*block) for block in blocks(__package__, "administrator-rules"))
 
 
 def parameters(policy: AdministratorPolicy, cluster_domain: str, namespaces: Sequence[str] = ()) -> Mapping[str, str]:
-    """The parameters of the admission policy: what the chart writes into a ConfigMap.
-
-    Args:
-        namespaces: those of the operator; empty for all.
-    """
+    """The parameters of the admission policy, for the ConfigMap of the chart. No namespaces are all of them."""
     lists = {section: ",".join(allowed) for section, (allowed, _) in sections(policy).items()}
     messages = {MESSAGE_KEY.format(section): message for section, (_, message) in sections(policy).items()}
     most = policy.gpus.most
@@ -351,14 +236,14 @@ def sections(policy: AdministratorPolicy) -> Mapping[str, tuple[Sequence[str], s
         "hubs": (policy.hubs.allowed, policy.hubs.message),
         _ENDPOINTS: (policy.s3_endpoints.allowed, policy.s3_endpoints.message),
         "vllmVersion": (tuple(filter(None, [policy.vllm_version.least])), policy.vllm_version.message),
-        _WAIT: (tuple(filter(None, [policy.eviction_wait.most])), policy.eviction_wait.message),
-        _BACKENDS: (policy.autoscaling_backends.allowed, policy.autoscaling_backends.message),
+        "evictionWait": (tuple(filter(None, [policy.eviction_wait.most])), policy.eviction_wait.message),
+        "autoscalingBackends": (policy.autoscaling_backends.allowed, policy.autoscaling_backends.message),
         SIGNATURES_KEY: ((), policy.signatures.message),
         GPUS_KEY: ((), policy.gpus.message),
     }
 
 
-LISTED = tuple(dict.fromkeys(check.section for check in CHECKS if check.lists))
+LISTED = tuple(dict.fromkeys(check.section for check in CHECKS if not check.flag))
 
 
 def stated_gpus(spec: Spec) -> int:

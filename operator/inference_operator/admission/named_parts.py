@@ -8,7 +8,7 @@ one counts as empty text, which no list allows.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from string import ascii_lowercase, ascii_uppercase
 
 from inference_operator.admission.references import value_of
@@ -200,3 +200,15 @@ def _values_cel(root: str, condition: str) -> str:
         f"{value_of(root, 'engine.env')}.orValue([]).filter(one, {condition})"
         f".map(one, 'engine.env[' + one.name + '] ' + {value})"
     )
+
+
+NAMED: Mapping[str, tuple[Callable[[Spec], Iterator[Named]], Callable[[str], str]]] = {
+    "sources": (sources, sources_cel),
+    "images": (images, images_cel),
+    "vllm_images": (vllm_images, vllm_images_cel),
+    "endpoints": (endpoints, endpoints_cel),
+    "hubs": (hubs, hubs_cel),
+    "waits": (waits, waits_cel),
+    "backends": (backends, backends_cel),
+}
+"""Each list: of a specification, and the CEL expression for the same of a root."""

@@ -1,6 +1,6 @@
 """A ValidatingAdmissionPolicy with its binding, as all generators of this package write it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_operator.manifest import Kind, Manifest
@@ -61,12 +61,13 @@ class Policy:
             ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
         """
         rules = [_rule(kind, resource, self.operations) for kind, resource in self.resources]
+        variables = [{"name": name, "expression": expression} for name, expression in self.variables]
         kind = self.parameters.kind if self.parameters else None
         policy = {
             "failurePolicy": "Fail",
             **({"paramKind": {"apiVersion": kind.api_version, "kind": kind.name}} if kind else {}),
             "matchConstraints": {"resourceRules": rules},
-            **({"variables": _named(self.variables)} if self.variables else {}),
+            **({"variables": variables} if variables else {}),
             "validations": [validation.manifest for validation in self.validations],
         }
         binding = {
@@ -81,10 +82,6 @@ class Policy:
 
     def _manifest(self, kind: str, spec: Manifest) -> Manifest:
         return {"apiVersion": _API_VERSION, "kind": kind, "metadata": {"name": self.name}, "spec": spec}
-
-
-def _named(expressions: Iterable[tuple[str, str]]) -> list[Manifest]:
-    return [{"name": name, "expression": expression} for name, expression in expressions]
 
 
 def _rule(kind: Kind, resource: str, operations: Sequence[str]) -> Manifest:

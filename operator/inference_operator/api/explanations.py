@@ -6,9 +6,9 @@ the cause; then the cure.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.text_tables import blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +21,13 @@ class Explanation:
     of_engine: bool = False
 
 
-def _explanations(table: str) -> Iterator[tuple[Reason, Explanation]]:
-    for block in table.strip().split("\n\n"):
-        head, cause, cure = block.splitlines()
+def _explanations() -> Iterator[tuple[Reason, Explanation]]:
+    for head, cause, cure in blocks(__package__, "explanations"):
         reason, condition, *engine = head.split()
         yield Reason(reason), Explanation(ConditionType(condition), cause, cure, of_engine=bool(engine))
 
 
-_TABLE = files(__package__).joinpath("explanations.txt").read_text(encoding="utf-8")
-EXPLANATIONS: Mapping[Reason, Explanation] = dict(_explanations(_TABLE))
+EXPLANATIONS: Mapping[Reason, Explanation] = dict(_explanations())
 ENGINE_ERRORS = frozenset(reason for reason, explanation in EXPLANATIONS.items() if explanation.of_engine)
 """Errors that an engine logs before it exits."""
 

@@ -12,58 +12,19 @@ from typing import get_args
 
 from inference_operator.api.spec import Spec
 from inference_operator.api.validation import SpecModel
+from inference_operator.text_tables import blocks
 
-_SOURCE = "`spec.model.source`, for example `hf://Qwen/Qwen3-8B`"
-_GPUS = "nothing: the number is computed. `spec.parallelism.tensor` sets it, `spec.hardware.gpu.products` the kind"
-_KINDS = "`spec.hardware.gpu.products`, for example `[L4]`"
-_TOKEN = "`spec.model.tokenSecretRef`"  # noqa: S105 - the name of a field
-_ARGS = "`spec.engine.args`"
 OF_OTHER_PROJECTS: Mapping[str, str] = {
-    "accelerator": _KINDS,
-    "cacheProfile": "`spec.cache`",
-    "dataParallelSize": "`spec.replicas`, or `spec.parallelism.data` for models with experts",
-    "extraArgs": _ARGS,
-    "gpu": _GPUS,
-    "gpuCount": _GPUS,
-    "gpus": _GPUS,
-    "gpuType": _KINDS,
-    "hf_token": _TOKEN,
-    "hfToken": _TOKEN,
-    "instanceType": _KINDS,
-    "modelAccessSecret": _TOKEN,
-    "modelId": _SOURCE,
-    "modelURL": _SOURCE,
-    "modelUri": _SOURCE,
-    "nnodes": "`spec.parallelism.nodes`",
-    "numGpus": _GPUS,
-    "pipelineParallelSize": "`spec.parallelism.pipeline`",
-    "preset": _SOURCE,
-    "pvcStorage": "`spec.cache.size`",
-    "replicaCount": "`spec.replicas`",
-    "requestGPU": _GPUS,
-    "resourceProfile": _GPUS,
-    "scaleDownDelaySeconds": "`spec.autoscaling.scaleDownDelay`",
-    "servedModelName": "`spec.model.servedName`",
-    "storageUri": _SOURCE,
-    "targetRequests": "`spec.autoscaling.targetConcurrency`",
-    "tensorParallelSize": "`spec.parallelism.tensor`",
-    "uri": _SOURCE,
-    "url": _SOURCE,
-    "vllmConfig": "`spec.engine`",
+    name: instead for names, instead in blocks(__package__, "field-hints") for name in names.split()
 }
-"""What to use instead of fields of KubeAI 0.23 (api/k8s/v1/model_types.go), KServe 0.17 (pkg/apis/serving,
-llm_inference_service_types.go), KAITO 0.8 (api/v1beta1, workspace_types.go), production-stack 0.1.8
-(helm/values.yaml), and of vLLM's arguments in camel case."""
+"""What to use instead of fields of other projects."""
 
 ABBREVIATIONS: Mapping[str, str] = {"RWO": "ReadWriteOnce", "RWX": "ReadWriteMany"}
 """Values that `kubectl get pvc` prints in another form than the API takes."""
 
 
 def field_hint(section: Sequence[str], name: str) -> str:
-    """What to use instead of an unknown field, or nothing.
-
-    Args:
-        section: names of the fields that lead to its section, below `spec`.
+    """What to use instead of an unknown field of a section, a path below `spec`; empty for nothing.
 
     Examples:
         >>> field_hint((), "minReplicas"), field_hint((), "url")
@@ -75,7 +36,9 @@ def field_hint(section: Sequence[str], name: str) -> str:
         return f"Use {OF_OTHER_PROJECTS[name]}."
     if elsewhere := _fields().get(name):
         return f"Use `spec.{elsewhere}`."
-    near = get_close_matches(name, _names(_section(section)), n=1)
+    model = _section(section)
+    names = [field.alias for field in model.model_fields.values() if field.alias] if model else []
+    near = get_close_matches(name, names, n=1)
     return f"Did you mean `{near[0]}`?" if near else ""
 
 
@@ -98,10 +61,6 @@ def model_of(annotation: object) -> type[SpecModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, SpecModel):
         return annotation
     return next((model for item in get_args(annotation) if (model := model_of(item)) is not None), None)
-
-
-def _names(model: type[SpecModel] | None) -> Sequence[str]:
-    return [field.alias for field in model.model_fields.values() if field.alias] if model else []
 
 
 @lru_cache(maxsize=1)

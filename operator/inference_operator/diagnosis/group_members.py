@@ -62,12 +62,9 @@ for a node.'
 
 
 def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembers | None:
-    """The members of a group; None if it is ready, or if engines are planned as one pod.
+    """The members of a group of a planned size; None if it is ready, or if engines are planned as one pod.
 
-    Args:
-        size: pods of one engine, as planned.
-        log: the log of the leader's start, which tells who has joined; empty if it was not read. Then members that run
-            count as joined.
+    The log of the leader's start tells who has joined. Without it members that run count as joined.
     """
     group = engine.leader.group
     if not group or engine.ready or size == 1:
@@ -76,7 +73,8 @@ def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembe
     # An index is a label, which anybody who may label pods can set to any number: none beyond the size counts.
     members = [pods.get(index) for index in range(size)]
     absent, leads = absent_members(log), bool(members[0] and members[0].running)
-    joined = [leads and member is not None and _runs(member) and member.name not in absent for member in members]
+    running = [member if member and member.running and not member.terminating else None for member in members]
+    joined = [leads and member is not None and member.name not in absent for member in running]
     missing = joined.count(False)
     waits = [_waits(member, joins, missing, leads=leads) for member, joins in zip(members, joined, strict=True)]
     return GroupMembers(group, len(members) - missing, waits)
@@ -85,10 +83,6 @@ def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembe
 def waits_itself(pod: PodView) -> bool:
     """Whether nothing is known to be wrong with a member: it runs or starts, or has ended because another one did."""
     return pod.problem is None or pod.running or ended_first(pod) is not None
-
-
-def _runs(pod: PodView) -> bool:
-    return pod.running and not pod.terminating
 
 
 def _waits(pod: PodView | None, joined: bool, missing: int, *, leads: bool) -> str:  # noqa: FBT001 - one call

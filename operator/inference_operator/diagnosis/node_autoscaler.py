@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from inference_operator.api.reasons import Reason
 from inference_operator.diagnosis.component import DiagnosisInputs
 from inference_operator.sentences import sentences
+from inference_operator.text_tables import blocks
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
 from inference_operator.views.pod import PodView
 
@@ -23,22 +24,7 @@ EVENTS_LOOKUP_AFTER = timedelta(seconds=15)
 10 s (`--scan-interval`, 1.36), and Karpenter collects them for 10 s at most (`--batch-max-duration`, 1.14)."""
 
 _GROUP = re.compile(r"\{(?P<group>\S+) (?P<now>\d+)->(?P<then>\d+) \(max: \d+\)\}")
-_NAME_LABEL = (
-    "Give your pool the labels that the engine selects, or name the pool's own label in the operator's setting"
-    " `gpuNodeLabels`."
-)
-_CURES = (
-    ("max node group size reached", "Raise the maximum size of its node group."),
-    ("exceeded quota: ", "Raise that quota of cluster-autoscaler."),
-    ("in backoff after failed scale-up", "The cloud refused a node before: see the log of cluster-autoscaler."),
-    ("max total nodes in cluster reached", "Raise the autoscaler's `--max-nodes-total`."),
-    ("exceed limits for nodepool", "Raise `spec.limits` of the NodePool."),
-    ("limits have been exhausted for nodepool", "Raise `spec.limits` of the NodePool."),
-    ("does not have known values", _NAME_LABEL),
-    ("didn't match Pod's node affinity/selector", _NAME_LABEL),
-)
-"""The cure of each limit, and of labels that no pool has (cluster-autoscaler 1.36.1,
-`core/scaleup/orchestrator/skippedreasons.go`; Karpenter 1.14.0, `scheduling/scheduler.go`, `requirements.go`)."""
+_CURES = blocks(__package__, "autoscaler-cures")
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,8 @@ def _mount_message(events: ObjectEvents) -> str:
     A kubelet pulls images only once all volumes are mounted (Kubernetes 1.36, pkg/kubelet/kubelet.go, SyncPod).
     """
     since = list(takewhile(lambda event: event.reason not in _OF_IMAGES, events.events))
-    return _most_specific([event.message for reason in _UNAVAILABLE for event in since if event.reason == reason])
+    messages = [event.message for reason in _UNAVAILABLE for event in since if event.reason == reason]
+    return next((message for message in messages if not message.startswith(_GENERAL)), next(iter(messages), ""))
 
 
 def attached_elsewhere(events: ObjectEvents) -> Sequence[str] | None:
@@ -191,7 +192,3 @@ def _cure_of_mount(message: str) -> str:
     if absent := _NO_ENTRY.search(message):
         return f"Add the entry `{absent['key']}` to the {_KINDS[absent['kind']]} of this volume."
     return ""
-
-
-def _most_specific(messages: Sequence[str]) -> str:
-    return next((message for message in messages if not message.startswith(_GENERAL)), next(iter(messages), ""))

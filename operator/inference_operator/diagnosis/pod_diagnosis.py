@@ -272,9 +272,7 @@ def known_end(engine: Engine, message: str, log: str) -> Diagnosis | None:
 def unknown_end(engine: Engine | None, output: str, *, has_served: bool) -> Diagnosis | None:
     """The cause of a container's end, by rules 2 and 3 at the top of this module; None without any output.
 
-    Args:
-        engine: the engine that the container ran; None for other containers.
-        output: the log, or the termination message where there is no log.
+    The output is the log, or the termination message where there is no log.
     """
     error = root_error(output)
     if error is None:

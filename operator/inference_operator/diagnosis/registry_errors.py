@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from inference_operator.api.reasons import Reason
+from inference_operator.text_tables import blocks
 from inference_operator.views.pod import PodProblem
 
 _WAIT = re.compile(r"retry-after: ?(\d{1,6}(?:\.\d{1,6})?(?:[mµn]?s|m|h)?)\b", re.IGNORECASE)
@@ -24,8 +24,7 @@ def _error(words: str, problem: str, *cures: str) -> RegistryError:
     return RegistryError(re.compile(words), problem, *("" if cure == "-" else cure for cure in cures))
 
 
-_TABLE = files(__package__).joinpath("registry-errors.txt").read_text(encoding="utf-8")
-ERRORS: Sequence[RegistryError] = [_error(*block.splitlines()) for block in _TABLE.strip().split("\n\n")[1:]]
+ERRORS: Sequence[RegistryError] = [_error(*block) for block in blocks(__package__, "registry-errors")]
 
 
 def registry_error(text: str) -> RegistryError | None:

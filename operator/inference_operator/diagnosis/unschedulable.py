@@ -1,12 +1,13 @@
 """What an unschedulable pod lacks: the scheduler's message as a sentence, how many GPUs, and labels that it needs."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from inference_operator.diagnosis.component import DiagnosisInputs
 from inference_operator.manifest import ARCHITECTURE_LABEL, SYSTEM_LABEL, Manifest
 from inference_operator.sentences import sentences
-from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, NodeGpus
+from inference_operator.text_tables import blocks
+from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup
 from inference_operator.views.node import requested_amount
 from inference_operator.views.node_fit import schedulable_now
 from inference_operator.views.pod import PodView
@@ -19,37 +20,13 @@ _COUNT = re.compile(
 plugins/defaultpreemption). They contain nothing that a user could act upon."""
 _CAUSE = re.compile(r"(?P<number>\d+) (?P<what>(?:(?!, \d+ ).)+)")
 
-_CAUSES: Sequence[tuple[re.Pattern[str], str]] = (
-    (re.compile(r"^Insufficient (?P<what>\S+)$"), "too little free `{what}`"),
-    (
-        re.compile(r"^node\(s\) had untolerated taint\(?s?\)? ?\{(?P<what>.*)\}$"),
-        "a taint that is not tolerated ({what})",
-    ),
-    (re.compile(r"^node\(s\) had untolerated taint\(s\)$"), "a taint that is not tolerated"),
-    (
-        re.compile(r"^node\(s\) didn't match Pod's node affinity/selector$"),
-        "labels that do not match the node selector or affinity",
-    ),
-    (re.compile(r"^node\(s\) had volume node affinity conflict$"), "no access to the volume"),
-    (
-        re.compile(r"^node\(s\) didn't match pod topology spread constraints.*$"),
-        "too many pods for the topology spread constraints",
-    ),
-    (re.compile(r"^node\(s\) were unschedulable$"), "been cordoned"),
-    (re.compile(r"^Too many pods$"), "reached the maximum number of pods"),
-)
-"""Reasons of the scheduler's plugins (Kubernetes 1.36, pkg/scheduler/framework/plugins), and the words that follow
-"has" or "have" in the sentence."""
+_CAUSES = [(re.compile(pattern), words) for pattern, words in blocks(__package__, "scheduler-causes")]
 
 CURE = "Add a suitable node, free resources on an existing one, or request less"
 
 
 def scheduler_sentence(message: str, more: str = "", *, cure: bool = True) -> str:
-    """The scheduler's message as a sentence; unchanged if its form is unknown.
-
-    Args:
-        cure: whether to say what to do; not needed if a node is on its way.
-    """
+    """The scheduler's message as a sentence; unchanged if its form is unknown. No cure is needed if a node comes."""
     advice = f"{CURE}." if cure else ""
     if message.startswith("no nodes available"):
         return sentences("the cluster has no nodes.", more, advice)
@@ -110,11 +87,8 @@ def gpu_shortfall(pod: PodView, inputs: DiagnosisInputs) -> str:
         return ""
     if nodes[0].free <= 0:
         return f"{needs}, and none is free."
-    return f"{needs} and is {amount - nodes[0].free} short: {_free(nodes[:NAMED_NODES])}."
-
-
-def _free(nodes: Sequence[NodeGpus]) -> str:
-    return "the most free are " + ", ".join(f"{max(0, n.free)} of {n.total} on `{n.node.name}`" for n in nodes)
+    free = (f"{max(0, node.free)} of {node.total} on `{node.node.name}`" for node in nodes[:NAMED_NODES])
+    return f"{needs} and is {amount - nodes[0].free} short: the most free are {', '.join(free)}."
 
 
 def _pod_spec(pod: PodView, inputs: DiagnosisInputs) -> Manifest | None:

@@ -35,6 +35,7 @@ from inference_operator.objects.container import environment, process_fields
 from inference_operator.objects.names import VERIFICATION
 from inference_operator.roles.context import SharedContext
 from inference_operator.sentences import sentences
+from inference_operator.text_tables import blocks
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, LookupResult, Unavailable
 from inference_operator.views.raw import annotations, mapping, objects
 from inference_operator.views.untrusted_text import one_line
@@ -46,28 +47,7 @@ _CREDENTIALS, _CREDENTIALS_PATH = "registry-credentials", "/registry"
 _ERROR = re.compile(r"^Error: (?P<text>.+)$", re.MULTILINE)
 """The line with which cosign ends (cosign 3.1.3, cmd/cosign/main.go)."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    words: re.Pattern[str]
-    problem: str
-    cure: str
-
-
-_CASES: Sequence[_Case] = (
-    _Case(re.compile("no signatures found"), "has no signature in its registry.", "Sign it with `cosign sign --key`."),
-    _Case(
-        re.compile("no matching (?:signatures|attestations)|invalid signature"),
-        "is signed, but not with this key.",
-        "Sign it with this key as well.",
-    ),
-    _Case(
-        re.compile("loading public key|PEM"),
-        "cannot be verified: the key is no public key in PEM.",
-        "It has to be the `cosign.pub` of `cosign generate-key-pair`.",
-    ),
-)
-"""Words of cosign 3.1.3, the first that match; those of registries come after them."""
+_ERRORS = [(re.compile(words), problem, cure) for words, problem, cure in blocks(__package__, "cosign-errors")]
 
 
 def cosign_process(
@@ -107,12 +87,9 @@ def credential_mounts(volumes: Sequence[Manifest]) -> list[Manifest]:
 
 
 def verifies(job: Manifest, reference: str, variable: str, public_key: str | None) -> bool:
-    """Whether a Job on the cluster calls cosign for this image with this key, and for nothing else.
+    """Whether a Job on the cluster calls cosign for this image with this key (None: any), and for nothing else.
 
     Its end counts only then. A registry in its image's name and more variables may come from admission webhooks.
-
-    Args:
-        public_key: the key, in PEM; None for any key.
     """
     pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")
     live = next((container for container in objects(pod, "containers") if container.get("name") == VERIFICATION), {})
@@ -128,9 +105,9 @@ def parsed_failure(text: str, reference: str) -> Failure | None:
 
 
 def _failure(reference: str, error: str) -> Failure:
-    case = next((case for case in _CASES if case.words.search(error)), None)
-    if case:
-        return Failure(Cause.UNVERIFIED, NotUnderstood(reference, case.problem, case.cure))
+    for words, problem, cure in _ERRORS:
+        if words.search(error):
+            return Failure(Cause.UNVERIFIED, NotUnderstood(reference, problem, cure))
     if known := registry_error(error):
         cure = with_wait(known.in_job, error)
         return Failure(Cause.UNVERIFIED, NotUnderstood(reference, f"cannot be verified: {known.problem}.", cure))

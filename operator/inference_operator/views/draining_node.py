@@ -7,6 +7,7 @@ the load, so it is no sign (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "s
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from inference_operator.text_tables import blocks
 from inference_operator.views.node import NodeView, Taint
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -27,27 +28,13 @@ class Sign:
         return taint.key == self.key and self.value in {"", taint.value}
 
 
-SIGNS = (
-    # Karpenter 1.15, karpenter.sh/docs/concepts/disruption, and before 1.0 (karpenter.sh/v0.36/concepts/disruption).
-    Sign("karpenter.sh/disrupted"),
-    Sign("karpenter.sh/disruption", value="disrupting"),
-    # kubernetes/autoscaler, cluster-autoscaler/utils/taints/taints.go, ToBeDeletedTaint.
-    Sign("ToBeDeletedByClusterAutoscaler"),
-    # aws/aws-node-termination-handler, README, TAINT_NODE. A spot instance ends two minutes after its notice
-    # (Amazon EC2 User Guide, "Spot Instance interruption notices").
-    Sign("aws-node-termination-handler/spot-itn", is_soon=True),
-    Sign("aws-node-termination-handler/asg-lifecycle-termination"),
-    Sign("aws-node-termination-handler/rebalance-recommendation"),
-    Sign("aws-node-termination-handler/scheduled-maintenance"),
-    # GoogleCloudPlatform/k8s-node-termination-handler, deploy/k8s.yaml, and GKE for host maintenance of GPU nodes.
-    # A Spot VM ends 30 s after its notice (Compute Engine documentation, "Spot VMs").
-    Sign("cloud.google.com/impending-node-termination", is_soon=True),
-    # AKS documentation, "Node auto-drain". A spot VM ends 30 s after its notice at the earliest.
-    Sign("remediator.kubernetes.azure.com/unschedulable", is_soon=True),
-    # Kubernetes documentation, "Well-Known Labels, Annotations and Taints": the machine is off.
-    Sign("node.cloudprovider.kubernetes.io/shutdown", is_soon=True),
-    Sign(OUT_OF_SERVICE, is_soon=True),
-)
+def _sign(line: str) -> Sign:
+    taint, *soon = line.split()
+    key, _, value = taint.partition("=")
+    return Sign(key, value, is_soon=bool(soon))
+
+
+SIGNS = [_sign(line) for block in blocks(__package__, "draining-signs") for line in block]
 
 _LABELS: Mapping[str, str] = {"cloud.google.com/active-node-maintenance": "ONGOING"}
 """Labels that say the same, with their values (GKE documentation, "Manage GKE node disruption for GPUs and TPUs")."""

@@ -32,6 +32,7 @@ from inference_operator.diagnosis.pending_causes import creation_wait
 from inference_operator.manifest import STATEFUL_SET, Manifest
 from inference_operator.objects.annotation import JsonAnnotation
 from inference_operator.quantity import value
+from inference_operator.text_tables import blocks
 from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import ClusterGpus, EventsLookup, FreeGpusLookup, LookupResults
@@ -69,29 +70,9 @@ class RolloutReason(StrEnum):
     VOLUME_IN_USE = "VolumeInUse"
 
 
+(_REASONS,) = blocks(__package__, "rollout-reasons")
 WHY: Mapping[RolloutReason, str] = {
-    RolloutReason.NOTHING_RUNS: "because no engine ran before",
-    RolloutReason.ASKED: "as `spec.rollout.strategy` says",
-    RolloutReason.FREE_SLOT: "because a node has free GPUs for one more",
-    RolloutReason.NO_FREE_SLOT: "because no node has free GPUs for one more",
-    RolloutReason.UNKNOWN: (
-        "because free GPUs are unknown; if the new engine finds none for 30 s (`surgeWaitSeconds` where nodes can be"
-        " added and no other engine is ready), old engines end first"
-    ),
-    RolloutReason.NO_GPUS: (
-        "because it needs no GPU; if no node has room for it within 30 s (`surgeWaitSeconds` where nodes can be added"
-        " and no other engine is ready), old engines end first"
-    ),
-    RolloutReason.NO_USE: "because ending an old engine would not free the GPUs that a new one needs",
-    RolloutReason.UNSCHEDULABLE: "because no node had room for the new engine for 30 s",
-    RolloutReason.NODE_MAY_COME: (
-        "because no GPUs are free, a node may be added, and no other engine is ready; if no node comes within the"
-        " operator's setting `surgeWaitSeconds`, the old engine ends first"
-    ),
-    RolloutReason.NO_NODE_CAME: "because no node for the new engine came within `surgeWaitSeconds`",
-    RolloutReason.ONE_NODE: "because only pods on one node can mount the claim, and the new engine is on another",
-    RolloutReason.QUOTA_FULL: "because a quota of the namespace allows no further pod",
-    RolloutReason.VOLUME_IN_USE: "because the new engine needs a volume that an old one uses",
+    RolloutReason(reason): words for reason, words in (line.split(" ", 1) for line in _REASONS)
 }
 """The end of a sentence about a strategy, in the status and in `infd plan --diff`."""
 
@@ -343,10 +324,7 @@ def engine_capacity(gpus: ClusterGpus, pod: Manifest, gpus_per_pod: int, *, pods
     """How many more engines of this pod specification the nodes can take, by GPUs alone.
 
     GPUs that our own pending pods request are subtracted, since the scheduler serves those first: from the nodes with
-    the fewest, for nobody knows which it takes.
-
-    Args:
-        pods: pods of one engine; there must be room for all of them, each on another node.
+    the fewest, for nobody knows which it takes. There must be room for all pods of an engine, each on another node.
     """
     nodes = [node for node in gpus.nodes if schedulable_now(node.node, pod)]
     pending, places = -(-gpus.pending // gpus_per_pod), list[int]()
