@@ -18,5 +18,5 @@ def later_files(inputs: RouterInputs) -> dict[str, str]:
 
 if __name__ == "__main__":
     children.config_files = later_files  # type: ignore[attr-defined]
-    security_revision.CLOSED_ATTACKS = (*security_revision.CLOSED_ATTACKS, ATTACK)
+    security_revision.CLOSED_ATTACKS = [*security_revision.CLOSED_ATTACKS, ATTACK]
     main()

@@ -20,9 +20,9 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     if not inputs.has_adapters:
         return None
     return {
+        "models_path": MODELS_PATH,
         "lua": f"{CONFIG_FOLDER}/{ADAPTERS_SCRIPT}",
         "file": f"{ADAPTERS_FOLDER}/{ADVERTISED}",
         "map": f"{CONFIG_FOLDER}/{ADAPTERS_MAP}",
         "names": " ".join(inputs.model_names),
-        "models_path": MODELS_PATH,
     }

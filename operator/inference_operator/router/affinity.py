@@ -24,11 +24,9 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     if inputs.strategy is not RouterStrategy.PREFIX_AFFINITY:
         return None
     return {
+        "searched_bytes": SEARCHED_BYTES,
         "lua": f"{CONFIG_FOLDER}/{AFFINITY_FILE}",
         "model_names": ",".join(inputs.model_names),
         "session_header": inputs.spec.session_header,
-        "searched_bytes": SEARCHED_BYTES,
-        "balance_factor": BALANCE_FACTOR,
-        "hot_requests": HOT_REQUESTS,
         "weight": FULL_WEIGHT,
     }

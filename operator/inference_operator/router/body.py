@@ -62,8 +62,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
     return {
         "expression": _argument(f"(*LIMIT_MATCH={STEPS}){model_expression()}"),
         "full_bytes": buffered_body_bytes(inputs.spec) - FULL_MARGIN_BYTES,
-        "name_bytes": NAME_BYTES,
-        "unreadable": _UNREADABLE,
     }
 
 

@@ -76,17 +76,13 @@ def _built(inputs: RouterInputs) -> PinnedRouter:
 def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iterator[Manifest]:
     yield _config(used.content, inputs)
     yield router_deployment(inputs, used, turn)
-    if asks := _ask_each_other(used.content):
+    # Routers of an earlier release ask each other where users had limits.
+    if asks := not {PEERS_SCRIPT, LIMITS_FILE}.isdisjoint(used.content.files):
         yield peers_service(inputs)
     if inputs.prefill:
         yield prompts_service(inputs)
     if inputs.settings.network_policies or (inputs.prefill and inputs.settings.uses_network_policies):
         yield _network_policy(inputs, ask_each_other=asks)
-
-
-def _ask_each_other(content: RouterContent) -> bool:
-    """Whether routers of this content do. Those of an earlier release did where users had limits."""
-    return not {PEERS_SCRIPT, LIMITS_FILE}.isdisjoint(content.files)
 
 
 def _config(content: RouterContent, inputs: RouterInputs) -> Manifest:

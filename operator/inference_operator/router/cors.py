@@ -26,5 +26,4 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "origins": inputs.spec.cors.allowed_origins,
         "age_seconds": _PREFLIGHT_AGE_SECONDS,
         "headers_bytes": _MOST_HEADERS_BYTES,
-        "not_allowed": _NOT_ALLOWED,
     }

@@ -80,11 +80,7 @@ _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
 
 def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | None) -> Manifest:
-    """The Deployment of the routers.
-
-    Args:
-        turn: its turn, if its pods are replaced for a change of the administrator.
-    """
+    """The Deployment of the routers, with its turn, if its pods are replaced for a change of the administrator."""
     content = {
         "spec": {
             "replicas": inputs.spec.replicas + inputs.temporary,

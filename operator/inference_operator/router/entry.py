@@ -35,7 +35,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "map": f"{CONFIG_FOLDER}/{FAIRNESS_MAP}",
         "most": " ".join(f"{prefix}={upstream.max_concurrency}" for prefix, upstream in most),
         "peers_host": service_host(inputs.peers_name, owner.namespace, cluster_domain=domain),
-        "peers_socket": PEERS_SOCKET,
         "peer_ports": ",".join(map(str, METRICS_PORTS)),
         "first_peer_port": METRICS_PORTS[0],
         "peer_slots": DNS_UDP_SLOTS,
@@ -45,8 +44,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
 def room_text(inputs: RouterInputs, live: str) -> str:
     """The content of `ROOM_FILE`: a line for each upstream with a known room.
 
-    Args:
-        live: the live content, whose numbers stay while the new ones differ little, or are unknown.
+    Live numbers stay while the new ones differ little, or are unknown.
     """
     before = {prefix: int(number) for prefix, number in _LINE.findall(live)}
     rooms = {
@@ -64,4 +62,4 @@ def _kept(before: int | None, now: float | None) -> int | None:
 
 
 def _prefixes(inputs: RouterInputs) -> list[str]:
-    return [one.prefix for one in servers(inputs.upstreams)]
+    return [server.prefix for server in servers(inputs.upstreams)]

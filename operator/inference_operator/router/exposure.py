@@ -7,15 +7,13 @@ from ipaddress import IPv6Address, ip_address
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec
-from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ParentRef, ServiceType
+from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ServiceType
 from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, INGRESS, Kind, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ROUTER, is_role
 from inference_operator.objects.pod_additions import refusal_of_keys
 from inference_operator.views.pod import TRAFFIC_LABEL
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.untrusted_text import one_line
-
-_HTTPS_LISTENER = "https"
 
 _OF_GATEWAY_API = frozenset({"Accepted", "ResolvedRefs", "Programmed"})
 """Conditions that say whether a Gateway serves an object (Gateway API 1.2, apis/v1/shared_types.go, gateway_types.go).
@@ -38,8 +36,7 @@ def exposures(
 ) -> Sequence[Exposure]:
     """The exposure by each requested object; none if only clients inside the cluster are to reach it.
 
-    Args:
-        service: the main Service; its Ingress and HTTPRoute have the same namespace and name.
+    Ingress and HTTPRoute have the namespace and the name of the main Service.
     """
     return list(_exposures(spec, service, children, unavailable))
 
@@ -112,7 +109,9 @@ def _of_route(wanted: HttpRouteSpec, ref: Ref, live: Manifest | None, unavailabl
     waits = f"No Gateway has accepted {ref} yet. Check that {names} exists and admits routes of this namespace."
     if fault := _gateway_fault("httpRoute", ref, live, unavailable, waits):
         return fault
-    scheme = "https" if any(_is_https(parent) for parent in wanted.parent_refs) else "http"
+    # The operator reads no Gateways, so it cannot ask the listener: its name says it.
+    is_https = any((parent.section_name or "").startswith("https") for parent in wanted.parent_refs)
+    scheme = "https" if is_https else "http"
     message = f"A Gateway has accepted {ref}.{_patterns(wanted.hostnames)}"
     urls = list(_urls(scheme, wanted.hostnames, wanted.path)) if wanted.path else []
     if wanted.model_header or not wanted.path:
@@ -171,11 +170,6 @@ def _patterns(hosts: Iterable[str]) -> str:
 
 def _is_pattern(host: str) -> bool:
     return host.startswith("*")
-
-
-def _is_https(parent: ParentRef) -> bool:
-    """Whether the reference itself says so. The operator reads no Gateways, so it cannot ask the listener."""
-    return (parent.section_name or "").startswith(_HTTPS_LISTENER)
 
 
 def _addresses(live: Manifest | None) -> Sequence[str]:

@@ -24,12 +24,8 @@ BEHIND_TLV, CLASS_TLV = "0xE0", "0xE1"
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
     return {
-        "asks_keys": inputs.spec.keys is not None,
         "source": SOURCE,
+        "asks_keys": inputs.spec.keys is not None,
         "map": f"{CONFIG_FOLDER}/{FAIRNESS_MAP}",
         "longest_ms": LONGEST_TURN_MS,
-        "most_users": MOST_USERS,
-        "expire_seconds": EXPIRE_SECONDS,
-        "behind_tlv": BEHIND_TLV,
-        "class_tlv": CLASS_TLV,
     }

@@ -21,18 +21,13 @@ _ROLE_HEADER = "inference-operator-role"
 _DIED = ErrorResponse(502, SERVER, "engine_failed", "the engine ended before it began to answer")
 
 
-def values(inputs: RouterInputs, metrics_path: str) -> Mapping[str, object]:
+def values(inputs: RouterInputs) -> Mapping[str, object]:
     roles = [upstream.name for upstream in inputs.upstreams]
     return {
         "bounds_ms": [round(1000 * seconds) for seconds in BOUNDS_SECONDS],
         "count_index": len(BOUNDS_SECONDS),
         "sum_index": len(BOUNDS_SECONDS) + 1,
         "counters": [*map(str, BOUNDS_SECONDS), "count", "sum_ms"],
-        "longest_seconds": LONGEST_SECONDS,
-        "most_roles": MOST_ROLES,
-        "died": _DIED,
-        "metrics_path": metrics_path,
         "roles": roles,
-        "role_header": _ROLE_HEADER,
         "key": f"str({','.join(roles)})" if len(roles) == 1 else "var(txn.role)",
     }

@@ -53,7 +53,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "session_header": inputs.spec.session_header,
         "prefix": MODELS_PREFIX,
         "by_path": _by_path(inputs.api_paths),
-        "no_model": _NO_MODEL,
         "unavailable": _UNAVAILABLE.log_format(name=_NAME, reason=f"var(txn.reason),{SHOWN}"),
         "too_many": _TOO_MANY.log_format(name=_NAME),
         "retry_after": _TOO_MANY.retry_after,
@@ -64,8 +63,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "priority_header": GATEWAY_PRIORITY_HEADER,
         "attempts_header": GATEWAY_ATTEMPTS_HEADER,
         "attempts_before": ENGINES - 1,
-        "next_header": _NEXT_HEADER,
-        "target_header": TARGET_HEADER,
     }
 
 

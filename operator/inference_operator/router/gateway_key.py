@@ -42,6 +42,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     if inputs.is_gateway:
         return None
     return {
+        "mark_letters": MARK_LETTERS,
         "lua": f"{CONFIG_FOLDER}/{GATEWAY_KEY_SCRIPT}",
         "file": f"{GATEWAY_KEY_FOLDER}/{GATEWAY_KEY_ENTRY}",
         "map": f"{CONFIG_FOLDER}/{GATEWAY_KEY_MAP}",
@@ -52,12 +53,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "user_header": GATEWAY_USER_HEADER,
         "priority_header": GATEWAY_PRIORITY_HEADER,
         "attempts_header": GATEWAY_ATTEMPTS_HEADER,
-        "user": _USER,
-        "priority": _PRIORITY,
         "attempts": f"^[0-{ENGINES - 1}]$",
-        "mark_letters": MARK_LETTERS,
         "shows_users": inputs.spec.metrics.users,
         "is_required": inputs.spec.access is RouterAccess.GATEWAYS_ONLY,
-        "gateways_only": _GATEWAYS_ONLY,
-        "no_attempt": _NO_ATTEMPT,
     }

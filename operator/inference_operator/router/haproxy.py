@@ -1,6 +1,7 @@
 """The files of a router's configuration. haproxy.cfg.j2 has parts, each with a module of its own for its values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -45,6 +46,15 @@ from inference_operator.router.process import (
 from inference_operator.router.resources import threads
 from inference_operator.router.stats import STATS_PATH
 
+
+class _PartModule(Protocol):
+    """A module with the values of a part."""
+
+    __name__: str
+
+    def values(self, inputs: RouterInputs) -> Mapping[str, object] | None: ...
+
+
 CONNECT_SECONDS = 4
 """`timeout connect`. The kernel repeats a lost SYN after one and after three seconds (tcp(7), `tcp_syn_retries`; the
 initial timeout of RFC 6298). So two lost packets are no failed connection. A held request still retries each second:
@@ -66,11 +76,15 @@ _TEMPLATES = Environment(
     keep_trailing_newline=True,
     autoescape=False,  # noqa: S701 - a configuration file, not HTML
 )
+_PARTS: Sequence[_PartModule] = [
+    *(adapters, affinity, body, clients, cors, dns, engine_key, entry, fairness, first_byte, gateway, gateway_key),
+    *(headers, keys, limits, long_bodies, observe, paths, prefill, retries, servers, tls, waiting),
+]
 _ROUTER, _GATEWAY = (_TEMPLATES.get_template(name) for name in ("haproxy.cfg.j2", "gateway.cfg.j2"))
 
 
 def config_files(inputs: RouterInputs) -> dict[str, str]:
-    parts = _parts(inputs)
+    parts = {module.__name__.rpartition(".")[2]: _part(module, inputs) for module in _PARTS}
     copied = {
         observe.METRICS_FILE: True,
         observe.USAGE_FILE: inputs.spec.usage is RouterUsage.ENABLED,
@@ -100,33 +114,11 @@ def haproxy_cfg(inputs: RouterInputs) -> str:
     return config_files(inputs)[CONFIG_FILE]
 
 
-def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
-    """The values of each part by its name; None for a part that is not used."""
-    return {
-        "adapters": adapters.values(inputs),
-        "affinity": affinity.values(inputs),
-        "body": body.values(inputs),
-        "clients": clients.values(inputs),
-        "cors": cors.values(inputs),
-        "dns": dns.values(inputs),
-        "engine_key": engine_key.values(inputs),
-        "entry": entry.values(inputs),
-        "first_byte": first_byte.values(inputs, observe.ROUTER_METRICS_PATH),
-        "gateway": gateway.values(inputs),
-        "gateway_key": gateway_key.values(inputs),
-        "headers": headers.values(inputs),
-        "keys": keys.values(inputs),
-        "limits": limits.values(inputs),
-        "long_bodies": long_bodies.values(inputs),
-        "observe": observe.values(inputs),
-        "paths": paths.values(inputs),
-        "prefill": prefill.values(inputs),
-        "retries": retries.values(inputs),
-        "servers": servers.values(inputs),
-        "tls": tls.values(inputs),
-        "fairness": fairness.values(inputs),
-        "waiting": waiting.values(inputs),
-    }
+def _part(module: _PartModule, inputs: RouterInputs) -> Mapping[str, object] | None:
+    """The values of a part, with the constants of its module by their names in lower case; None if it is not used."""
+    own = module.values(inputs)
+    constants = {name.strip("_").lower(): constant for name, constant in vars(module).items() if name.isupper()}
+    return None if own is None else {**constants, **own}
 
 
 def _values(inputs: RouterInputs) -> Mapping[str, object]:

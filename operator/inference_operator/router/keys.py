@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from inference_operator.api.router_keys import KEYS_FILE, KeysOfGateways
 from inference_operator.router.error_response import ErrorResponse
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import CONFIG_FOLDER
 
 KEYS_SCRIPT = "keys.lua"
@@ -24,10 +23,7 @@ _OF_GATEWAYS = "-gateway"
 """User of requests that a gateway names none for."""
 
 _UNAUTHORIZED = ErrorResponse(
-    401,
-    "authentication_error",
-    "invalid_api_key",
-    "a valid API key is required: send it as Authorization: Bearer KEY",
+    401, "authentication_error", "invalid_api_key", "a valid API key is required: send it as Authorization: Bearer KEY"
 )
 
 
@@ -38,10 +34,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "lua": f"{CONFIG_FOLDER}/{KEYS_SCRIPT}",
         "file": f"{KEYS_FOLDER}/{KEYS_FILE}",
         "map": f"{CONFIG_FOLDER}/{KEYS_MAP}",
-        "mark_letters": MARK_LETTERS,
         "trusts_gateways": inputs.spec.keys.gateways is KeysOfGateways.TRUST,
-        "of_gateways": _OF_GATEWAYS,
         "shows_users": inputs.spec.metrics.users,
-        "metrics_path": ROUTER_METRICS_PATH,
-        "unauthorized": _UNAUTHORIZED,
     }

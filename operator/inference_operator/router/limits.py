@@ -27,5 +27,4 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "lua": f"{CONFIG_FOLDER}/{LIMITS_FILE}",
         "requests_per_minute": keys.requests_per_minute or 0,
         "max_concurrent": keys.max_concurrent or 0,
-        "over_limit": _OVER_LIMIT,
     }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from inference_operator.router.error_response import INVALID, SHOWN, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
+from inference_operator.text_tables import blocks
 
 BASE = "/v1"
 """The end of the base URL of an OpenAI client."""
@@ -23,26 +24,7 @@ class Ability:
     paths: tuple[str, ...]
 
 
-ABILITIES = (
-    Ability(
-        "generates no text",
-        "a model that generates text",
-        (CHAT, "/v1/completions"),
-    ),
-    Ability("is no embedding model", "an embedding model", (EMBEDDINGS, "/v2/embed")),
-    Ability(
-        "is no embedding model or reranker",
-        "an embedding model or a reranker",
-        ("/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score"),
-    ),
-    Ability("is no pooling model", "a pooling model", ("/pooling",)),
-    Ability("is no classifier", "a classifier", ("/classify",)),
-    Ability(
-        "does not understand speech",
-        "a model for speech",
-        ("/v1/audio/transcriptions", "/v1/audio/translations"),
-    ),
-)
+ABILITIES = [Ability(lacks, needs, tuple(paths.split())) for lacks, needs, paths in blocks(__package__, "abilities")]
 """Engines register the routes of what their model can do (vLLM 0.32, `entrypoints/`, `supported_tasks`). Paths that an
 older engine may lack, and those of WebSockets, are none of these: their absence says nothing of the model."""
 
@@ -57,7 +39,7 @@ _OTHER_BASE = ErrorResponse(
     "unknown_url",
     f"this API has no path `<path>`: use `<right>`. The base URL of a client ends in `{BASE}`, once",
 )
-_NO_METHOD = ErrorResponse(405, INVALID, "method_not_allowed", "`<path>` does not take this method: use `<methods>`")
+_NOT_ALLOWED = ErrorResponse(405, INVALID, "method_not_allowed", "`<path>` does not take this method: use `<methods>`")
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
@@ -66,19 +48,18 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "api": paths,
         "without_base": _without_base(paths),
         "twice_base": [f"{BASE}{path}" for path in paths if path.startswith(f"{BASE}/")],
-        "base": BASE,
         "shown": SHOWN.partition(",json")[0],
         "other_base": _OTHER_BASE.log_format(path=_PATH, right=right),
         "unknown": _unknown(paths).log_format(path=_PATH),
-        "no_route": NO_ROUTE,
         "unable": [
             (served, _unable(ability, inputs).log_format(path=_PATH))
             for ability in ABILITIES
             if (served := [path for path in ability.paths if path in paths])
         ],
-        "absent": _absent(inputs).log_format(path=_PATH),
-        "no_method": NO_METHOD,
-        "not_allowed": _NO_METHOD.log_format(path=_PATH, methods=f"var(txn.allowed),{SHOWN}"),
+        "absent": _of_model(f"the engine of the model `{_first_name(inputs)}` does not serve `<path>`").log_format(
+            path=_PATH
+        ),
+        "not_allowed": _NOT_ALLOWED.log_format(path=_PATH, methods=f"var(txn.allowed),{SHOWN}"),
     }
 
 
@@ -106,10 +87,6 @@ def _unable(ability: Ability, inputs: RouterInputs) -> ErrorResponse:
         f"the model `{_first_name(inputs)}` {ability.lacks}, so its engine does not serve `<path>`.{elsewhere}"
         f" For `<path>`, serve {ability.needs} with an InferenceDeployment of its own"
     )
-
-
-def _absent(inputs: RouterInputs) -> ErrorResponse:
-    return _of_model(f"the engine of the model `{_first_name(inputs)}` does not serve `<path>`")
 
 
 def _first_name(inputs: RouterInputs) -> str:

@@ -25,22 +25,17 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     if upstream is None:
         return None
     return {
+        "no_engine": NO_ENGINE,
         "address": f"{upstream.host}:{upstream.port}",
-        "check_seconds": CHECK_SECONDS,
         "connections": prefill_connections(inputs.spec),
         "health_path": upstream.health_path,
         "host": upstream.host,
         "key_entry": KEY_ENTRY_OF_MAP,
         "key_map": KEY_MAP_FILE,
         "max_connections": upstream.max_concurrency,
-        "no_engine": NO_ENGINE,
         "paths": upstream.api_paths,
         "pod_ips": expanded(POD_IPS_VARIABLE),
         "port": PREFILL_PORT,
-        "queue_seconds": QUEUE_SECONDS,
         "retries": ENGINES - 1,
-        "silent_seconds": SILENT_SECONDS,
         "slots": inputs.slots,
-        "unauthorized": _UNAUTHORIZED,
-        "unknown": _UNKNOWN,
     }

@@ -144,10 +144,7 @@ def buffered_body_bytes(spec: RouterSpec) -> int:
 
 
 def buffered_requests(spec: RouterSpec, large: int = 0) -> int:
-    """Requests of each HAProxy process whose bodies it keeps at a time: with all their buffers they fit its memory.
-
-    Args:
-        large: memory of large buffers, in bytes.
+    """Requests of each HAProxy process whose bodies it keeps: with all buffers they fit its memory beside large ones.
 
     Examples:
         >>> buffered_requests(RouterSpec())

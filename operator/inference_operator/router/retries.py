@@ -29,15 +29,8 @@ AGAIN_ADDRESS = f"127.0.0.4:{expanded(METRICS_PORT_VARIABLE)}"
 def values(inputs: RouterInputs) -> Mapping[str, object]:
     spec = inputs.spec
     return {
-        "again_address": AGAIN_ADDRESS,
         "body_bytes": buffered_body_bytes(spec),
         "buffer_bytes": buffer_bytes(spec),
         "connections": inputs.slots * len(inputs.upstreams),
-        "engines": ENGINES,
-        "gate_address": GATE_ADDRESS,
-        "idle_seconds": IDLE_SECONDS,
-        "probe_seconds": PROBE_SECONDS,
-        "probes": PROBES,
         "requests": buffered_requests(spec, large_memory(inputs)),
-        "small_buffer_bytes": SMALL_BUFFER_BYTES,
     }

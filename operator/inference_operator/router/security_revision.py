@@ -6,21 +6,10 @@ Routers that serve keep their template and configuration at an upgrade. The revi
 import re
 
 from inference_operator.manifest import Manifest
+from inference_operator.text_tables import blocks
 from inference_operator.views.raw import annotations, mapping
 
-CLOSED_ATTACKS: tuple[str, ...] = (
-    "clients of one address take all connections",
-    "requests whose bodies do not come take the places at engines",
-    "readers of metrics keep probes and clients out",
-    "odd JSON keeps a router with PrefixAffinity busy",
-    "readers of metrics that go away end a router",
-    "odd JSON reaches an engine with a name outside the list of adapters",
-)
-"""What each change that closes an attack has ended, oldest first, in a phrase for users: what an attacker could do.
-
-A change of the pod template, haproxy.cfg or a script that closes an attack adds one, and so raises the revision. An
-entry is never removed: its place is the revision that routers have recorded.
-"""
+(CLOSED_ATTACKS,) = blocks(__package__, "closed-attacks")
 
 SECURITY_ANNOTATION = "inference-operator.dev/security-revision"
 """The revision in the pod template. Without it the revision is 0."""
@@ -37,4 +26,4 @@ def open_attacks(deployment: Manifest | None) -> tuple[str, ...]:
         return ()
     template = mapping(mapping(deployment, "spec"), "template")
     text = str(annotations(template).get(SECURITY_ANNOTATION))
-    return CLOSED_ATTACKS[int(text) if _REVISION.fullmatch(text) else 0 :]
+    return tuple(CLOSED_ATTACKS[int(text) if _REVISION.fullmatch(text) else 0 :])

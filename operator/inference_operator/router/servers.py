@@ -38,8 +38,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "all": servers(inputs.upstreams),
         "slots": inputs.slots,
         **_checks(inputs.upstreams),
-        "check_interval_seconds": CHECK_INTERVAL_SECONDS,
-        "check_failures": CHECK_FAILURES,
         "max_connections": first.max_concurrency,
         "gate_address": f'"{GATE_ADDRESS}"',
         "host": first.host,

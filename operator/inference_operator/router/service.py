@@ -14,12 +14,7 @@ from inference_operator.api.router_exposure import (
 )
 from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, INGRESS, SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
-from inference_operator.objects.names import (
-    router_name,
-    selector_labels,
-    service_host,
-    service_name,
-)
+from inference_operator.objects.names import router_name, selector_labels, service_host, service_name
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import METRICS_PORTS, PORT, PREFILL_PORT, TLS_PORT
 
@@ -167,7 +162,8 @@ def _matches(wanted: HttpRouteSpec, inputs: RouterInputs) -> Iterator[Manifest]:
         }
     every: Manifest = {"path": {"type": "PathPrefix", "value": "/"}}
     if wanted.model_header:
-        named = [{**every, "headers": [_header(wanted.model_header, name)]} for name in _names(wanted, inputs)]
+        header = {"type": "Exact", "name": wanted.model_header}
+        named = [{**every, "headers": [{**header, "value": name}]} for name in _names(wanted, inputs)]
         for first in range(0, len(named), MAX_MATCHES):
             yield {"matches": named[first : first + MAX_MATCHES]}
     elif not wanted.path:
@@ -179,10 +175,6 @@ def _names(wanted: HttpRouteSpec, inputs: RouterInputs) -> Sequence[str]:
     if (wanted.model_header or "").lower() == BASE_MODEL_HEADER.lower():
         return inputs.model_names[:1]
     return list(dict.fromkeys((*inputs.model_names, *inputs.adapter_names)))
-
-
-def _header(name: str, value: str) -> Manifest:
-    return {"type": "Exact", "name": name, "value": value}
 
 
 def _parent(parent: ParentRef) -> Manifest:

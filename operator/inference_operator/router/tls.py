@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import CONFIG_FOLDER, POD_IPS_VARIABLE, TLS_PORT, expanded
 
 TLS_FILE = "tls.lua"
@@ -29,5 +28,4 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "certificate": f"{TLS_FOLDER}/{TLS_CERTIFICATE_FILE}",
         "key": f"{TLS_FOLDER}/{TLS_KEY_FILE}",
         "check_ms": round(1000 * TLS_CHECK_SECONDS),
-        "metrics_path": ROUTER_METRICS_PATH,
     }

@@ -45,11 +45,7 @@ MODELS_PATH = "/v1/models"
 
 _QUEUE_FULL = ErrorResponse(429, RATE, "queue_full", "too many requests wait for an engine", 2)
 _NO_MODEL = ErrorResponse(
-    404,
-    INVALID,
-    "model_not_found",
-    f"the router knows no model `<name>`: see `GET {MODELS_PATH}`",
-    param="model",
+    404, INVALID, "model_not_found", f"the router knows no model `<name>`: see `GET {MODELS_PATH}`", param="model"
 )
 _MEBIBYTE = 2**20
 _WAITING_BYTES = BUFFERS_OF_WAITING * LEAST_BUFFER_BYTES
@@ -96,11 +92,7 @@ def cold_start_seconds(inputs: RouterInputs) -> int:
 
 
 def refusal_of_queue(spec: RouterSpec) -> Refusal | None:
-    """Why the requested number of waiting requests does not fit the memory of a router pod, or None.
-
-    Args:
-        spec: the router section over the operator's defaults of router pods.
-    """
+    """Why the requested number of waiting requests does not fit the memory of a router pod, or None."""
     wanted, most = spec.queue.max_size, most_waiting(spec)
     if wanted is None or wanted <= most:
         return None
@@ -120,20 +112,16 @@ def refusal_of_queue(spec: RouterSpec) -> Refusal | None:
 def values(inputs: RouterInputs) -> Mapping[str, object]:
     names, spec = inputs.model_names, inputs.spec
     return {
+        "no_engine": NO_ENGINE,
         "max_wait_seconds": cold_start_seconds(inputs),
         "queue_seconds": int(spec.queue.timeout.total_seconds()),
         "queue_size": queue_size(spec),
-        "held_path": HELD_PATH,
         "hold_lua": f"{CONFIG_FOLDER}/{HOLD_SCRIPT}",
-        "hook_address": HOOK_ADDRESS,
-        "models_path": MODELS_PATH,
         "models_list": models(names),
         "models_by_path": {f"{MODELS_PATH}/{name}": model(name) for name in names},
         "servers": [f"{server.prefix}{n}" for server in servers(inputs.upstreams) for n in range(1, inputs.slots + 1)],
         "engines_list_models": inputs.lists_models,
         "no_model": _NO_MODEL.log_format(name=f"path,url_dec,bytes({len(MODELS_PATH) + 1}),{SHOWN}"),
-        "no_engine": NO_ENGINE,
-        "queue_full": _QUEUE_FULL,
     }
 
 
