@@ -318,14 +318,14 @@ def test_a_drain_goes_on_after_the_wait_although_the_successor_never_serves(want
 
 
 def test_a_pod_of_the_only_group_may_go_after_the_wait_although_its_successor_never_serves() -> None:
-    late = Move(wanted=1, leavers=(engine("a", "gone"),), moves=True, may_refuse=True)
+    late = Move(wanted=1, draining=(engine("a", "gone"),), moves=True, may_refuse=True)
     assert may_go(late, healthy=4, size=4) == 1
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 3])
 def test_one_pod_may_go_and_so_one_group_once_a_successor_of_several_pods_serves(wanted: int) -> None:
     """A group ends with any of its pods: four evictions at once could end four groups."""
-    waits = Move(wanted=wanted, leavers=(engine("a", "gone"),), moves=True, may_refuse=True, refuses=True)
+    waits = Move(wanted=wanted, draining=(engine("a", "gone"),), moves=True, may_refuse=True, refuses=True)
     assert may_go(waits, healthy=4 * wanted, size=4) == 0
     assert may_go(waits, healthy=4 * wanted + 4, size=4) == 1
     late = replace(waits, refuses=False)
@@ -474,7 +474,7 @@ class Cluster:
             node_wait=self.node_wait,
         )
         found = move(inputs, {LOOKUP: ClusterGpus(tuple(gpus), waits)}, self.now)
-        names = {one.name for one in found.leavers if found.moves}
+        names = {one.name for one in found.draining if found.moves}
         self.live = workload(found.temporary, found.record, self.wanted)
         self.control()
         self.engines = [marked(one) if one.name in names else one for one in self.engines]

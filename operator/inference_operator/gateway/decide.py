@@ -30,12 +30,7 @@ from inference_operator.objects.adapter_list import ADVERTISED, text_hash
 from inference_operator.objects.annotation import JsonAnnotation, UtcTime
 from inference_operator.objects.child import child
 from inference_operator.objects.gateway_key import GATEWAY_KEY_SECRET, GATEWAY_KEY_TYPE
-from inference_operator.objects.names import (
-    GATEWAY,
-    model_list_name,
-    service_name,
-    workload_name,
-)
+from inference_operator.objects.names import GATEWAY, model_list_name, service_name, workload_name
 from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.pipeline.budgets import FEWEST_REPLICAS, disruption_budget
 from inference_operator.pipeline.inputs import Inputs
@@ -66,8 +61,6 @@ _SLOTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayDecision(ResourceDecision):
-    """What is decided about a ModelGateway."""
-
     refusal: Refusal | None = None
     """Why nothing is decided; None if something is."""
     models: Mapping[str, Model]
@@ -114,14 +107,13 @@ def _with_list(inputs: GatewayInputs) -> GatewayDecision:
     wanted, due = _list(inputs, live, found.text)
     pods: tuple[PodPatch, ...] = ()
     if live is not None and live.get("data") == wanted["data"]:
-        pods = tuple(_told(inputs, text_hash(text)))
+        pods = tuple(_list_updates(inputs, text_hash(text)))
     elif due is None:
         due = inputs.now + _TELL_AFTER
     return GatewayDecision(desired={Ref.of(wanted): wanted}, pods=pods, models=models, names=found, due=due)
 
 
 def deployment(inputs: GatewayInputs) -> Manifest | None:
-    """The live Deployment of the gateway's pods."""
     key = inputs.resource.key
     return inputs.child(Ref(DEPLOYMENT, key.namespace, workload_name(key.name, GATEWAY)))
 
@@ -192,7 +184,7 @@ def _list(inputs: GatewayInputs, live: Manifest | None, text: str) -> tuple[Mani
     return written, None
 
 
-def _told(inputs: GatewayInputs, wanted: str) -> Iterator[PodPatch]:
+def _list_updates(inputs: GatewayInputs, wanted: str) -> Iterator[PodPatch]:
     """The pods that are to read the list now: the kubelet brings it when they change."""
     for pod in inputs.pods_of(GATEWAY):
         if pod.adapters != wanted and not pod.terminating:

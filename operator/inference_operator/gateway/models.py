@@ -19,8 +19,6 @@ ANY_NAME_VARIABLE = "VLLM_SKIP_MODEL_NAME_VALIDATION"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """An InferenceDeployment."""
-
     name: str
     names: tuple[str, ...]
     """Names that its engines serve: of the model, and of adapters that its routers advertise."""
@@ -45,12 +43,7 @@ class Model:
 
 
 def model(resource: Resource, service: Manifest | None) -> Model:
-    """An InferenceDeployment as a gateway sees it.
-
-    Args:
-        resource: the InferenceDeployment.
-        service: the Service with the name of its main one. Of another owner, even of the gateway itself, it is none.
-    """
+    """An InferenceDeployment as a gateway sees it. A Service of another owner, even of the gateway, is not counted."""
     spec, key = resource.spec, resource.key
     own = service if service and resource.owner.owns(service) else {}
     address = str(mapping(own, "spec").get("clusterIP") or "")
@@ -92,9 +85,9 @@ def _reason(resource: Resource, address: str) -> str:
 def models_by_name(models: Mapping[str, Model]) -> Mapping[str, list[str]]:
     """The InferenceDeployments that claim each name: those that ask for it first, in the order of their own names."""
     claims: dict[str, list[str]] = {}
-    for one in sorted(models):
-        for name in models[one].names:
-            claims.setdefault(name, []).append(one)
+    for owner in sorted(models):
+        for name in models[owner].names:
+            claims.setdefault(name, []).append(owner)
     for name, claimants in claims.items():
-        claimants.sort(key=lambda one: models[one].hub_name == name)
+        claimants.sort(key=lambda owner: models[owner].hub_name == name)
     return claims

@@ -45,26 +45,23 @@ NO_NAMES = Names({}, ())
 
 
 def names(models: Mapping[str, Model], aliases: Sequence[AliasSpec], former: Mapping[str, str]) -> Names:
-    """The names of a gateway.
-
-    Args:
-        models: the models, by the names of their InferenceDeployments.
-        aliases: the aliases as asked for.
-        former: the values that are in use.
-    """
-    models = {one: _with_former(model, former) for one, model in models.items()}
+    """The names of a gateway, by models of a name each, aliases as asked for, and the values that are in use."""
+    models = {owner: _with_former(model, former) for owner, model in models.items()}
     claims, values = models_by_name(models), dict[str, str]()
     taken: dict[str, list[str]] = {}
     refused: list[str] = []
     for name, claimants in claims.items():
         holder = holder_of(former.get(name, ""))
         owner = holder if holder in claimants else claimants[0]
-        values[name] = _value(models[owner])
+        model = models[owner]
+        values[name] = f"-|{model.reason}|{model.name}" if model.reason else model.route
         lost = [other for other in claimants if other != owner and name != models[other].hub_name]
         taken[name] = [_taken(name, other, owner) for other in lost]
     for alias in aliases:
         own, problems = _targets(alias, models)
-        others = [claimant for claimant in claims.get(alias.name, ()) if all(one.name != claimant for one, _ in own)]
+        others = [
+            claimant for claimant in claims.get(alias.name, ()) if all(target.name != claimant for target, _ in own)
+        ]
         refused += problems
         keeps = own and is_alias(former.get(alias.name, ""))
         if others and not keeps:
@@ -123,20 +120,13 @@ def _line(name: str, value: str) -> str:
     return f"{name} {value}\n"
 
 
-def _value(model: Model) -> str:
-    return f"-|{model.reason}|{model.name}" if model.reason else model.route
-
-
 def _alias_value(targets: Sequence[tuple[TargetSpec, Model]]) -> str:
     """The targets that can answer; if none can, why the first one cannot."""
     able = [(target, model) for target, model in targets if not model.reason]
     if not able:
         return f"-|{targets[0][1].reason}|"
-    return "*" + ";".join(f"{_weight(target)}|{model.route}" for target, model in able)
-
-
-def _weight(target: TargetSpec) -> str:
-    return _FALLBACK if target.fallback else str(1 if target.weight is None else target.weight)
+    weights = (_FALLBACK if target.fallback else 1 if target.weight is None else target.weight for target, _ in able)
+    return "*" + ";".join(f"{weight}|{model.route}" for weight, (_, model) in zip(weights, able, strict=True))
 
 
 def _targets(alias: AliasSpec, models: Mapping[str, Model]) -> tuple[list[tuple[TargetSpec, Model]], list[str]]:

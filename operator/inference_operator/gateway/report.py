@@ -51,7 +51,7 @@ def report(
         reason=overall.reason,
         message=overall.message[:MAX_MESSAGE_LENGTH],
         url=url(inputs.resource.owner, cluster_domain=inputs.settings.cluster_domain),
-        external_urls=tuple(one for exposure in shown for one in exposure.urls)[:MAX_EXTERNAL_URLS],
+        external_urls=tuple(url for exposure in shown for url in exposure.urls)[:MAX_EXTERNAL_URLS],
         models=len(models),
         models_served=served,
         models_ready=f"{served}/{len(models)}",

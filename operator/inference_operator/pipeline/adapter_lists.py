@@ -44,12 +44,7 @@ def decided_list(
     reports: Mapping[str, AdapterReport],
     failed: frozenset[str],
 ) -> AdapterList:
-    """The list by rules 1 to 3.
-
-    Args:
-        reports: what each engine told of its adapters, by uid.
-        failed: names that failed when engines last ran.
-    """
+    """The list by rules 1 to 3. `reports` are by engine uid; `failed` are names that failed when engines last ran."""
     former = {adapter.name: live.loaded.get(adapter.name, "") for adapter in adapters if adapter.keeps_former}
     paths = {adapter.name: adapter.path or former.get(adapter.name, "") for adapter in adapters}
     loaded = {name: path for name, path in paths.items() if path}
@@ -77,17 +72,17 @@ def list_updates(
 ) -> tuple[PodPatch, ...]:
     """The pods to tell, by rule 4. An engine that was told, and still reports another list, is told once more."""
     loaded, advertised = text_hash(listed.loaded_text), text_hash(listed.advertised_text)
-    told = [
+    updates = [
         (pod, _again(pod, loaded, reports.get(pod.uid)))
         for engine in engines
         for pod in engine.pods
         if ADAPTERS_PORT in pod.ports and not pod.terminating
     ]
-    told += [(pod, advertised) for pod in routers if not pod.terminating]
+    updates += [(pod, advertised) for pod in routers if not pod.terminating]
     why = "the list of adapters has changed"
     return tuple(
         PodPatch(pod=pod, annotations={ADAPTERS_ANNOTATION: text}, why=why)
-        for pod, text in told
+        for pod, text in updates
         if pod.adapters != text
     )
 

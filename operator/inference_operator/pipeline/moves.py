@@ -52,6 +52,6 @@ def _notice(planned: Planned) -> str:
     """The notices of moves that are carried out, and that pods stay whose moves are not."""
     by_hold = ((planned.hold.holds_others, [planned.router_move]), (planned.hold.holds_engines, planned.engine_moves))
     carried_out = [each for held, group in by_hold if not held for each in group]
-    stays = any(each.leavers for held, group in by_hold if held for each in group)
+    stays = any(each.draining for held, group in by_hold if held for each in group)
     kept = _STAYS.format("Pods" if planned.hold.holds_others else "Engines") if stays else ""
     return sentences(*(each.notice for each in carried_out), kept)

@@ -26,7 +26,7 @@ def removal_order(inputs: Inputs, planned: Planned) -> Part:
     if planned.hold.holds_others:
         return Part(feature=Feature.REMOVAL_ORDER, pods=_of_scaling(inputs, planned))
     moves = [move for move in (planned.router_move, *planned.engine_moves) if move.moves]
-    leaving = {engine.uid: engine.leader for move in moves for engine in move.leavers}
+    leaving = {engine.uid: engine.leader for move in moves for engine in move.draining}
     others = _of_scaling(inputs, planned, besides=leaving)
     known = {*leaving, *(cost.pod.uid for cost in others)}
     staying = {node.name for node in inputs.nodes or ()} - set(inputs.leaving or ())
@@ -58,8 +58,7 @@ def _of_scaling(inputs: Inputs, planned: Planned, besides: Collection[str] = ())
 def deletion_costs(engines: Sequence[EngineView], samples: Samples, *, live: int, desired: int) -> tuple[PodPatch, ...]:
     """The annotations to write before there are fewer replicas; none otherwise, so that they cost few requests.
 
-    Args:
-        samples: their latest samples; an engine without one keeps its annotation.
+    An engine without a sample keeps its annotation.
     """
     if desired >= live or desired == 0:
         return ()

@@ -46,13 +46,8 @@ def routing(inputs: Inputs, spec: Spec) -> Routing:
 
 
 def router_objects(
-    inputs: Inputs, spec: EffectiveSpec, way: Routing, roles: Sequence[Role], move: Move
+    inputs: Inputs, spec: EffectiveSpec, routed: Routing, roles: Sequence[Role], move: Move
 ) -> RouterObjects:
-    """The routers, which send requests to the roles.
-
-    Args:
-        move: how the only router moves away from a node that is leaving.
-    """
     owner, settings = inputs.owner, inputs.settings
     served = [role for role in roles if role.context.spec.weight]
     engines = [role.context.engine for role in roles]
@@ -60,7 +55,7 @@ def router_objects(
     most_engines = max(role.context.spec.stated.most_replicas for role in served)
     router_inputs = RouterInputs(
         upstreams=tuple(_upstream(inputs, role) for role in served),
-        prefill=_prefill(inputs, roles) if key else None,
+        prefill=next((_upstream(inputs, role) for role in roles if key and role.name == PREFILL), None),
         slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
         most_engines=most_engines,
         has_live_affinity=has_live_affinity(inputs.router_deployment),
@@ -81,7 +76,7 @@ def router_objects(
             owner,
             [role.name for role in served],
         ),
-        bypasses_routers=way.desired,
+        bypasses_routers=routed.desired,
         adapter_names=tuple(adapter.name for adapter in spec.stated.model.adapters),
         engine_key=key,
         keeps_engine_key=not any(is_wanted(spec.stated, engine, settings) for engine in engines),
@@ -96,10 +91,6 @@ def _longest_start(roles: Sequence[Role]) -> float:
     """Seconds, as measured; 0 before."""
     starts = (role.scaling.recorded.start_seconds for role in roles if role.scaling.recorded)
     return max(filter(None, starts), default=0.0)
-
-
-def _prefill(inputs: Inputs, roles: Sequence[Role]) -> Upstream | None:
-    return next((_upstream(inputs, role) for role in roles if role.name == PREFILL), None)
 
 
 def _upstream(inputs: Inputs, role: Role) -> Upstream:

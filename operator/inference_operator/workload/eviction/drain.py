@@ -2,15 +2,15 @@
 
 The only router of a service moves by the same rules: read "router" for "engine". It needs no GPU.
 
-1. A leaver is an engine that serves and has a pod on a node that is leaving. One that does not serve has nothing to
-   lose: it ends with its node. Once its move has begun it stays a leaver, since its successor must not end for a moment
+1. A draining engine serves and has a pod on a node that is leaving. One that does not serve has nothing to
+   lose: it ends with its node. Once its move has begun it stays draining, since its successor must not end for a moment
    in which it is not ready. During a rollout the new engines are the successors.
-2. For each leaver there is a temporary engine above the wanted number, if there is a place: free GPUs, or a node that
-   may come, or GPUs that nobody can count. Old groups are kept beside new ones instead.
-3. Temporary engines stay until as many other engines serve as are wanted. By then each leaver is marked as the first to
-   go, so that a ReplicaSet ends it and not its successor, which serves.
+2. For each draining engine there is a temporary engine above the wanted number, if there is a place: free GPUs, or a
+   node that may come, or GPUs that nobody can count. Old groups are kept beside new ones instead.
+3. Temporary engines stay until as many other engines serve as are wanted. By then each draining engine is marked as the
+   first to go, so that a ReplicaSet ends it and not its successor, which serves.
 4. A successor that has waited too long for a node, or that a quota or a volume keeps from starting, ends. It is not
-   tried again while there is a leaver: a cordon may last for days, and a node autoscaler that cannot add a node does
+   tried again while an engine drains: a cordon may last for days, and a node autoscaler that cannot add a node does
    not learn to. The same holds for a successor that got a node that is leaving, whose sign keeps no pods away: its own
    successor would get one too.
 5. Autoscaling knows nothing of temporary engines: the limits hold for the wanted number.
@@ -49,7 +49,7 @@ from inference_operator.workload.eviction.obstacles import (
 from inference_operator.workload.eviction.rollout import EngineSet, engine_capacity, old_engines_run, unfinished_groups
 
 DRAINING_COST = -1
-"""Deletion cost of a leaver. Every other engine has 0 or more."""
+"""Deletion cost of a draining engine. Every other engine has 0 or more."""
 
 START_MARGIN = 2
 """The default wait of an eviction is so many times the measured start: the next node may not have the image."""
@@ -74,11 +74,11 @@ class Move:
     """How engines move away from nodes that are leaving."""
 
     wanted: int = 0
-    leavers: tuple[EngineView, ...] = ()
+    draining: tuple[EngineView, ...] = ()
     temporary: int = 0
     """Engines above the wanted number."""
     moves: bool = False
-    """Whether successors start before the leavers end."""
+    """Whether successors start before the draining engines end."""
     record: MoveRecord | None = None
     may_refuse: bool = False
     """Whether an eviction may be refused at all."""
@@ -91,35 +91,26 @@ class Move:
     """When some of this changes without an event."""
 
     def annotations(self, replicas: int) -> Mapping[str, str]:
-        """The annotations of the workload by which the next decision knows of the move.
-
-        Args:
-            replicas: its replicas, the temporary ones included.
-        """
+        """The workload's annotations by which the next decision knows of the move; replicas include temporary ones."""
         return {
             **MOVE_ANNOTATION.entry(self.record),
             **({TEMPORARY_ANNOTATION: f"{self.temporary}/{replicas}"} if self.temporary else {}),
         }
 
     def disruption(self, serving: Sequence[int], planned_pods: int = 1) -> Disruption:
-        """What the budget has to know.
-
-        Args:
-            serving: pods of each engine that serves.
-            planned_pods: pods of an engine by its plan.
-        """
+        """What the budget has to know; `serving` has the pods of each engine that serves."""
         return Disruption(
             wanted=self.wanted,
             planned_pods=planned_pods,
             serving=serving,
-            leaves=bool(self.leavers),
+            leaves=bool(self.draining),
             refuses=self.refuses,
         )
 
     @property
     def groups(self) -> frozenset[str]:
         """The groups that are replaced as if they were of an earlier template."""
-        return frozenset(leaver.leader.group for leaver in self.leavers if self.moves and leaver.leader.group)
+        return frozenset(engine.leader.group for engine in self.draining if self.moves and engine.leader.group)
 
 
 NO_MOVE = Move()
@@ -131,15 +122,15 @@ def move(inputs: EngineSet, results: LookupResults, now: datetime) -> Move:
     visible, is_single = inputs.leaving is not None, inputs.wanted == 1
     waits = (inputs.budgets or inputs.wanted > 1) and inputs.eviction_wait != timedelta(0)
     may_refuse = waits and visible
-    leavers = _leavers(inputs)
+    draining = _draining(inputs)
     missing, known = inputs.wanted - _others(inputs), _recorded(inputs) or MoveRecord(_begin(inputs, now))
-    if not leavers or not inputs.wanted:
+    if not draining or not inputs.wanted:
         notice = _UNSEEN.format(inputs.noun) if is_single and waits and not visible else ""
         kept = Move(temporary=_live_temporary(inputs), record=known) if _lost_its_node(inputs, missing, now) else Move()
         return replace(
             kept, wanted=inputs.wanted, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice
         )
-    lookup, place = _place(inputs, results, leavers, missing)
+    lookup, place = _place(inputs, results, draining, missing)
     ends, obstacle = _gives_up(inputs, known, results)
     is_late = ends is not None and ends <= now
     record = replace(
@@ -149,20 +140,20 @@ def move(inputs: EngineSet, results: LookupResults, now: datetime) -> Move:
     )
     has_place = place != 0 or _live_temporary(inputs) > 0 or _has_more(inputs)  # those have theirs
     moves = missing <= 0 or ((has_place or old_engines_run(inputs)) and not record.gave_up)
-    late = record.since + _wait(inputs, leavers)
-    is_soon = any(node.is_soon for leaver in leavers if (node := _node_of(inputs, leaver)))
+    late = record.since + _wait(inputs, draining)
+    is_soon = any(node.is_soon for engine in draining if (node := _node_of(inputs, engine)))
     is_kept = _recorded(inputs) is not None or inputs.can_record
     refuses = may_refuse and moves and not is_soon and now < late and is_kept
     due = (late if refuses else None, ends)
     return Move(
         wanted=inputs.wanted,
-        leavers=leavers,
-        temporary=_temporary(inputs, leavers, place, missing) if moves else 0,
+        draining=draining,
+        temporary=_temporary(inputs, draining, place, missing) if moves else 0,
         moves=moves and (place is not None or _recorded(inputs) is not None),
         record=record,
         may_refuse=may_refuse,
         refuses=refuses,
-        notice=_notice(inputs, leavers, late if refuses else None, record, moves=moves),
+        notice=_notice(inputs, draining, late if refuses else None, record, moves=moves),
         lookups=(lookup,) if lookup else (),
         due=min((moment for moment in due if moment and moment > now), default=None),
     )
@@ -191,7 +182,7 @@ def _begin(inputs: EngineSet, now: datetime) -> datetime:
     return max([now, *(engine.created + timedelta(seconds=1) for engine in there if engine.created)])
 
 
-def _leavers(inputs: EngineSet) -> tuple[EngineView, ...]:
+def _draining(inputs: EngineSet) -> tuple[EngineView, ...]:
     """The engines that have to move: those that serve, and once a move has begun all that have not ended."""
     concerned = (
         engine for engine in inputs.engines if not (engine.terminating or engine.failed) and _node_of(inputs, engine)
@@ -234,13 +225,13 @@ def _others(inputs: EngineSet) -> int:
     )
 
 
-def _temporary(inputs: EngineSet, leavers: Sequence[EngineView], place: int | None, missing: int) -> int:
-    """Engines above the wanted number: the successors, until others serve and the leavers are marked.
+def _temporary(inputs: EngineSet, draining: Sequence[EngineView], place: int | None, missing: int) -> int:
+    """Engines above the wanted number: the successors, until others serve and the draining engines are marked.
 
-    A ReplicaSet that has too many pods ends those first that are not ready. So leavers that are not needed go before
-    or after successors start, and not meanwhile.
+    A ReplicaSet that has too many pods ends those first that are not ready. So those that are not needed go before or
+    after successors start, and not meanwhile.
     """
-    pods = [leaver.leader for leaver in leavers if not leaver.leader.group]
+    pods = [engine.leader for engine in draining if not engine.leader.group]
     if old_engines_run(inputs) or not pods:
         return 0
     if place is None:
@@ -252,7 +243,7 @@ def _temporary(inputs: EngineSet, leavers: Sequence[EngineView], place: int | No
 
 
 def _place(
-    inputs: EngineSet, results: LookupResults, leavers: Sequence[EngineView], missing: int
+    inputs: EngineSet, results: LookupResults, draining: Sequence[EngineView], missing: int
 ) -> tuple[FreeGpusLookup | None, int | None]:
     """How many successors find a place at most, and the lookup that tells; None until it has.
 
@@ -268,7 +259,7 @@ def _place(
     if not isinstance(gpus, ClusterGpus):
         return lookup, max(1, missing) if lookup in results else None
     if _live_temporary(inputs):
-        return lookup, max(0, _live_temporary(inputs) - len(leavers) + missing)
+        return lookup, max(0, _live_temporary(inputs) - len(draining) + missing)
     staying = replace(gpus, nodes=tuple(node for node in gpus.nodes if node.node.name not in (inputs.leaving or {})))
     free = engine_capacity(staying, inputs.pod, needed, pods=inputs.pods_per_engine).free
     return lookup, _starting(inputs) + free
@@ -306,38 +297,38 @@ def _gives_up(inputs: EngineSet, record: MoveRecord, results: LookupResults) -> 
     return ends, "" if first.node_helps else first.name
 
 
-def _wait(inputs: EngineSet, leavers: Sequence[EngineView]) -> timedelta:
+def _wait(inputs: EngineSet, draining: Sequence[EngineView]) -> timedelta:
     """How long an eviction waits: as requested, else as long as a node and a start may take."""
     if inputs.eviction_wait is not None:
         return inputs.eviction_wait
-    measured = _measured_start(leavers)
+    measured = _measured_start(draining)
     start = min(inputs.longest_start, START_MARGIN * measured) if measured else inputs.longest_start
     return min(start + (inputs.node_wait or UNSCHEDULABLE_LIMIT), inputs.longest_wait)
 
 
-def _measured_start(leavers: Sequence[EngineView]) -> timedelta | None:
-    return max((times.ready - times.created for leaver in leavers if (times := leaver.startup_times)), default=None)
+def _measured_start(draining: Sequence[EngineView]) -> timedelta | None:
+    return max((times.ready - times.created for engine in draining if (times := engine.startup_times)), default=None)
 
 
 def _notice(
-    inputs: EngineSet, leavers: Sequence[EngineView], late: datetime | None, record: MoveRecord, *, moves: bool
+    inputs: EngineSet, draining: Sequence[EngineView], late: datetime | None, record: MoveRecord, *, moves: bool
 ) -> str:
-    """What happens to the leavers, and until when a drain waits."""
-    places = {node.name: node.why for leaver in leavers if (node := _node_of(inputs, leaver))}
+    """What happens to the draining engines, and until when a drain waits."""
+    places = {node.name: node.why for engine in draining if (node := _node_of(inputs, engine))}
     what = f"the only {inputs.noun}" if inputs.wanted == 1 else f"an {inputs.noun}"
     where = sentences(*(f"Node `{name}`, {why}, has {what} of this service." for name, why in places.items()))
     if not moves:
         why = next((row.no_successor for row in OBSTACLES if row.name == record.obstacle), ROOM.no_successor)
-        return sentences(where, _gap(leavers, why) if inputs.wanted == len(leavers) else f"{why}.")
+        return sentences(where, _gap(draining, why) if inputs.wanted == len(draining) else f"{why}.")
     waits = f"A drain waits for it until {late.astimezone(UTC):%H:%M:%S} UTC at the latest." if late else ""
     return sentences(where, "Its successor starts before it ends.", waits)
 
 
-def _gap(leavers: Sequence[EngineView], why: str) -> str:
+def _gap(draining: Sequence[EngineView], why: str) -> str:
     """How long a drain interrupts a service without a place for a successor, as far as a start was measured."""
-    told = f"{why}: a drain interrupts the service until it has started elsewhere."
-    start = _measured_start(leavers)
+    warning = f"{why}: a drain interrupts the service until it has started elsewhere."
+    start = _measured_start(draining)
     if not start:
-        return told
+        return warning
     unit = timedelta(minutes=1) if start > timedelta(seconds=90) else timedelta(seconds=10)
-    return sentences(told, f"Its last start took about {in_words(-(-start // unit) * unit)}.")
+    return sentences(warning, f"Its last start took about {in_words(-(-start // unit) * unit)}.")
