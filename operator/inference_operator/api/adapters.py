@@ -47,8 +47,6 @@ TOKEN_OF_HUB = Rule(
 
 
 class AdapterSpec(SpecModel):
-    """One LoRA adapter."""
-
     name: Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME), CelRules(SERVED_NAME)] = Field(
         description="Name of the adapter in the OpenAI API: the `model` of a request. Required. Change: in place."
     )
@@ -63,8 +61,7 @@ class AdapterSpec(SpecModel):
         description="Branch, tag or commit on the hub. Default: `main`. Change: in place; a branch is resolved once.",
     )
     token_secret_ref: TokenSecretRef | None = Field(
-        None,
-        description="Secret with a token of the Hugging Face Hub. Default: that of the model. Change: in place.",
+        None, description="Secret with a token of the Hugging Face Hub. Default: that of the model. Change: in place."
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (

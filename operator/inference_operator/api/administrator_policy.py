@@ -6,10 +6,10 @@ everything, except `s3Endpoints`: without it, addresses inside the cluster are r
 
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from inference_operator.api.autoscaling import AutoscalingBackend
-from inference_operator.api.validation import SpecModel
+from inference_operator.api.validation import SpecModel, unique
 
 MOST_ENTRIES = 32
 """Entries of a list. With 64 adapters and 64 characters in an entry, a policy of the API server stays within its
@@ -38,13 +38,7 @@ def _entry(pattern: str) -> StringConstraints:
     return StringConstraints(min_length=1, max_length=200, pattern=f"^({pattern})$")
 
 
-def _unique(entries: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(entries)) < len(entries):
-        raise ValueError("must not contain an entry twice")
-    return entries
-
-
-_Entries = Annotated[tuple[T, ...], Field(max_length=MOST_ENTRIES), AfterValidator(_unique)]
+_Entries = Annotated[tuple[T, ...], Field(max_length=MOST_ENTRIES), unique("must not contain an entry twice")]
 Source = Annotated[str, _entry(SOURCE_ENTRY)]
 ImageBeginning = Annotated[str, _entry(IMAGE_ENTRY)]
 Url = Annotated[str, _entry(URL_ENTRY)]
@@ -52,15 +46,11 @@ Endpoint = Annotated[str, _entry(f"{PUBLIC}|{URL_ENTRY}")]
 
 
 class OwnerRule(SpecModel):
-    """One rule of the administrator."""
-
     message: Sentence = ""
     """Sentence of the administrator beside the refusal: why, and whom to ask."""
 
 
 class AllowedSources(OwnerRule):
-    """Sources of models, adapters and drafts."""
-
     allowed: _Entries[Source] = ()
     """Beginnings. One that ends in `/` allows all below it; another one also what follows it after `/`, `:` or `@`."""
 
@@ -87,16 +77,12 @@ class AllowedEndpoints(OwnerRule):
 
 
 class RequiredSignature(OwnerRule):
-    """Signatures of the images that a resource names."""
-
     key: PublicKeyText = ""
     """Public key of cosign in PEM that must have signed each of them; empty for no requirement. Models and adapters
     have to be images then."""
 
 
 class MostGpus(OwnerRule):
-    """GPUs of one resource."""
-
     most: int | None = Field(None, ge=0, le=1_000_000)
     """Largest sum over all engines that the resource can have; None for no limit."""
 
@@ -123,8 +109,6 @@ class AllowedBackends(OwnerRule):
 
 
 class AdministratorPolicy(SpecModel):
-    """All rules of the administrator."""
-
     model_sources: AllowedSources = AllowedSources()
     images: AllowedImages = AllowedImages()
     hubs: AllowedHubs = AllowedHubs()

@@ -18,8 +18,6 @@ _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
 
 
 class NodeOperator(StrEnum):
-    """Operator that compares a node label with values."""
-
     IN = "In"
     NOT_IN = "NotIn"
     EXISTS = "Exists"
@@ -44,8 +42,6 @@ _ORDERING = Rule(
 
 
 class NodeRequirement(SpecModel):
-    """A requirement on one node label."""
-
     key: LabelKey = Field(description="Label key.")
     operator: NodeOperator = Field(description="Relation of the label to the values.")
     values: tuple[_Value, ...] = Field(
@@ -63,8 +59,6 @@ class FieldOperator(StrEnum):
 
 
 class FieldRequirement(SpecModel):
-    """A requirement on one field of a node."""
-
     key: Literal["metadata.name"] = Field(description="Always `metadata.name`.")
     operator: FieldOperator = Field(description="Relation of the field to the value.")
     values: tuple[Annotated[str, StringConstraints(max_length=253)], ...] = Field(
@@ -101,15 +95,11 @@ class NodeSelector(SpecModel):
 
 
 class PreferredNodes(SpecModel):
-    """Preferred nodes with a weight."""
-
     weight: int = Field(ge=1, le=100, description="Weight of this preference, 1 to 100.")
     preference: NodeSelectorTerm = Field(description="Preferred nodes.")
 
 
 class NodeAffinity(SpecModel):
-    """Node affinity of the pods."""
-
     required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
         None, description="Pods run only on nodes that match."
     )
@@ -119,8 +109,6 @@ class NodeAffinity(SpecModel):
 
 
 class LabelOperator(StrEnum):
-    """Operator that compares a label with values."""
-
     IN = "In"
     NOT_IN = "NotIn"
     EXISTS = "Exists"
@@ -128,8 +116,6 @@ class LabelOperator(StrEnum):
 
 
 class LabelRequirement(SpecModel):
-    """A requirement on one label."""
-
     key: LabelKey = Field(description="Label key.")
     operator: LabelOperator = Field(description="Relation of the label to the values.")
     values: tuple[_Value, ...] = Field(
@@ -166,15 +152,11 @@ class PodTerm(SpecModel):
 
 
 class PreferredPods(SpecModel):
-    """Preferred pod affinity term with a weight."""
-
     weight: int = Field(ge=1, le=100, description="Weight of this preference, 1 to 100.")
     pod_affinity_term: PodTerm = Field(description="Pod affinity term.")
 
 
 class PodAffinity(SpecModel):
-    """Pod affinity or anti-affinity of the pods."""
-
     required_during_scheduling_ignored_during_execution: tuple[PodTerm, ...] = Field(
         (), max_length=8, description="Terms that must be met."
     )
@@ -184,8 +166,6 @@ class PodAffinity(SpecModel):
 
 
 class Affinity(SpecModel):
-    """Affinity of the pods."""
-
     node_affinity: NodeAffinity = Field(NodeAffinity(), description="Nodes that pods run on or prefer.")
     pod_affinity: PodAffinity = Field(PodAffinity(), description="Pods that they are placed near.")
     pod_anti_affinity: PodAffinity = Field(PodAffinity(), description="Pods that they are kept away from.")

@@ -1,6 +1,6 @@
 """A condition of `status`, with the fields of `metav1.Condition` (Kubernetes API conventions)."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -8,6 +8,11 @@ from pydantic.alias_generators import to_camel
 
 MAX_MESSAGE_LENGTH = 32768
 """Maximum length of a message in `metav1.Condition`."""
+
+
+def time_text(moment: datetime) -> str:
+    """As `metav1.Time` has it: in UTC, without fractions of a second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _moment(text: str) -> str:
@@ -18,8 +23,6 @@ def _moment(text: str) -> str:
 
 
 class Condition(BaseModel):
-    """One condition of an InferenceDeployment."""
-
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_alias=True, validate_by_name=True, frozen=True, extra="ignore"
     )

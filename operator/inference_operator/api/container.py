@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 from pydantic.config import JsonDict
 
 from inference_operator.api.validation import (
@@ -14,6 +14,7 @@ from inference_operator.api.validation import (
     SecretName,
     SpecModel,
     matches,
+    unique,
 )
 
 IMAGE_RULE = matches(
@@ -29,27 +30,19 @@ DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern
 
 
 class KeySelector(SpecModel):
-    """One key of an object in the same namespace."""
-
     name: ObjectName
     key: DataKey = Field(description="Key in its `data`.")
 
 
 class SecretKeySelector(KeySelector):
-    """One key of a Secret in the same namespace."""
-
     name: SecretName = Field(description="Name of the Secret.")
 
 
 class SecretRef(SpecModel):
-    """A Secret in the same namespace."""
-
     name: SecretName = Field(description="Name of the Secret.")
 
 
 class ConfigMapKeySelector(KeySelector):
-    """One key of a ConfigMap in the same namespace."""
-
     name: ConfigMapName = Field(description="Name of the ConfigMap.")
 
 
@@ -62,8 +55,6 @@ FIELD_PATH = (
 
 
 class FieldSelector(SpecModel):
-    """One field of the pod."""
-
     api_version: Literal["v1"] = Field("v1", description="Always `v1`. Default: `v1`.")
     field_path: Annotated[str, StringConstraints(max_length=340, pattern=FIELD_PATH)] = Field(
         description="Field of the pod, for example `metadata.namespace` or `status.hostIP`."
@@ -71,8 +62,6 @@ class FieldSelector(SpecModel):
 
 
 class EnvironmentSource(SpecModel):
-    """The source of the value of an environment variable."""
-
     secret_key_ref: SecretKeySelector | None = Field(None, description="Selects a key of a Secret.")
     config_map_key_ref: ConfigMapKeySelector | None = Field(None, description="Selects a key of a ConfigMap.")
     field_ref: FieldSelector | None = Field(None, description="Selects a field of the pod.")
@@ -87,8 +76,6 @@ class EnvironmentSource(SpecModel):
 
 
 class EnvironmentVariable(SpecModel):
-    """An environment variable of a container."""
-
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
         min_length=1, max_length=256, description="Name of the variable."
     )
@@ -104,13 +91,9 @@ class EnvironmentVariable(SpecModel):
     )
 
 
-def _unique_names(variables: tuple[EnvironmentVariable, ...]) -> tuple[EnvironmentVariable, ...]:
-    if len({v.name for v in variables}) != len(variables):
-        raise ValueError("must not contain the same variable name twice")
-    return variables
-
-
-Environment = Annotated[tuple[EnvironmentVariable, ...], AfterValidator(_unique_names)]
+Environment = Annotated[
+    tuple[EnvironmentVariable, ...], unique("must not contain the same variable name twice", by="name")
+]
 BY_NAME: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 """Marks a list that server-side apply merges by the name of its items."""
 

@@ -50,7 +50,8 @@ def _structural(node: Any, definitions: dict[str, JsonSchemaValue]) -> Any:  # n
     if reference := node.get("$ref"):
         target = definitions[reference.rsplit("/", 1)[-1]]
         siblings = {k: v for k, v in node.items() if k != "$ref"}
-        return _structural({**target, **siblings}, definitions)
+        first = {k: v for k, v in siblings.items() if k == "description"}
+        return _structural({**first, **target, **siblings}, definitions)
     options = [o for o in node.get("anyOf", ()) if o != {"type": "null"}]
     if len(options) == 1 and "x-kubernetes-int-or-string" not in node:
         siblings = {k: v for k, v in node.items() if k != "anyOf"}
@@ -107,7 +108,6 @@ def _schema(api: ResourceApi[Any, Any]) -> Manifest:
 
 
 def crd(api: ResourceApi[Any, Any] = INFERENCE_DEPLOYMENT_API) -> Manifest:
-    """The CustomResourceDefinition of a kind."""
     scale = {
         "specReplicasPath": ".spec.replicas",
         "statusReplicasPath": ".status.replicas",

@@ -51,8 +51,6 @@ class PrefillEngineSpec(SpecModel):
 
 
 class PrefillParallelismSpec(SpecModel):
-    """Parallelism of one prefill engine over its GPUs."""
-
     tensor: int | None = Field(
         None, ge=1, le=64, description=f"Tensor parallel size. Default: that of `parallelism`. {RESIZES}"
     )

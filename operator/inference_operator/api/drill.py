@@ -24,7 +24,6 @@ class Drill:
 
     @property
     def text(self) -> str:
-        """The annotation's value."""
         return f"{self.replicas} engine{'s' * (self.replicas != 1)} until {self.until.strftime(_TIME)}"
 
 

@@ -6,13 +6,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 from pydantic import Field, StringConstraints
 
 from inference_operator.api.adapters import REVISION
-from inference_operator.api.container import (
-    BY_NAME,
-    Argument,
-    Environment,
-    Image,
-    ResourcesSpec,
-)
+from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec
 from inference_operator.api.engine_kind import EngineKind, EngineProfile
 from inference_operator.api.generation import GenerationSpec
 from inference_operator.api.hardware import RESIZES
@@ -24,8 +18,7 @@ MAX_TOKENS = 16_777_216
 """Tokens of a sequence or scheduler iteration; the longest context of a public model is 10,485,760 (Llama 4 Scout)."""
 
 HUB_SOURCE = matches(
-    "hf://[A-Za-z0-9][-A-Za-z0-9._]*/[A-Za-z0-9][-A-Za-z0-9._]*",
-    "must be a repository of the hub: `hf://org/name`",
+    "hf://[A-Za-z0-9][-A-Za-z0-9._]*/[A-Za-z0-9][-A-Za-z0-9._]*", "must be a repository of the hub: `hf://org/name`"
 )
 _WORD = "^[a-z0-9][-_a-z0-9]*$"
 
@@ -40,8 +33,6 @@ class DType(StrEnum):
 
 
 class KvCacheDType(StrEnum):
-    """Data type of the KV cache."""
-
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
@@ -113,7 +104,7 @@ class KvOffloadSpec(SpecModel):
     memory: Annotated[str, StringConstraints(max_length=8, pattern="^(Auto|[1-9][0-9]{0,4}Gi)$")] = Field(
         description="Host memory of an engine for it, over all of its ranks, for example `64Gi`, or `Auto` for half of"
         " what the node has left for each engine, as status.plan shows it. The pod requests it in addition to the rest."
-        f" Required. {RESIZES}",
+        f" Required. {RESIZES}"
     )
 
     @property
@@ -184,8 +175,6 @@ AdapterRank: TypeAlias = Annotated[
 
 
 class EngineSpec(SpecModel):
-    """The inference engine."""
-
     kind: EngineKind = Field(
         EngineKind.AUTO,
         description="The inference engine: `VLLM`, `Transformers`, `LlamaCpp` (for models in GGUF), or `Auto` for the"
@@ -234,10 +223,7 @@ class EngineSpec(SpecModel):
         f" be as long. Default: none. {RESIZES}",
     )
     max_num_seqs: int | None = Field(
-        None,
-        ge=1,
-        le=65536,
-        description=f"Maximum sequences per scheduler iteration. Default: the engine's. {RESIZES}",
+        None, ge=1, le=65536, description=f"Maximum sequences per scheduler iteration. Default: the engine's. {RESIZES}"
     )
     max_num_batched_tokens: int | None = Field(
         None,
@@ -305,8 +291,7 @@ class EngineSpec(SpecModel):
         f" `model.adapters`, else 0. {RESIZES}",
     )
     max_adapter_rank: AdapterRank | None = Field(
-        None,
-        description=f"Largest rank of an adapter. Default: that of the largest adapter, at least 16. {RESIZES}",
+        None, description=f"Largest rank of an adapter. Default: that of the largest adapter, at least 16. {RESIZES}"
     )
     cpu_offload_gib: int = Field(
         0,

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 
 class EngineKind(StrEnum):
-    """The inference engine that serves a model."""
-
     AUTO = "Auto"
     """The first engine that can run the model, in the order of the registry."""
     VLLM = "VLLM"

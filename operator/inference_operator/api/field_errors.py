@@ -67,10 +67,6 @@ def field_name(path: Path) -> str:
 Translator = Callable[[ErrorDetails, Path], tuple[str, str]]
 
 
-def _missing(_: ErrorDetails, path: Path) -> tuple[str, str]:
-    return "is required.", f"Set it. `{_explain(path)}` describes it."
-
-
 def _unknown(_: ErrorDetails, path: Path) -> tuple[str, str]:
     section = [step for step in path[:-1] if isinstance(step, str)]
     hint = field_hint(section, str(path[-1]))
@@ -94,11 +90,6 @@ def _bound(key: str, problem: str, cure: str) -> Translator:
         return problem.format(_quoted(error)), cure.format(f"{error.get('ctx', {}).get(key, 0):.15g}")
 
     return translate
-
-
-def _broken_rule(error: ErrorDetails, _: Path) -> tuple[str, str]:
-    """The message of a rule from `validation.py`, which says what is allowed."""
-    return f"{error['msg'].removeprefix('Value error, ')}.", "Change the field."
 
 
 def _other(_: ErrorDetails, path: Path) -> tuple[str, str]:
@@ -130,7 +121,7 @@ _WRONG_TYPES: Mapping[str, tuple[str, str]] = {
 }
 """Problem and cure by pydantic's error type, for values of a wrong type."""
 _TRANSLATORS: Mapping[str, Translator] = {
-    "missing": _missing,
+    "missing": lambda _, path: ("is required.", f"Set it. `{_explain(path)}` describes it."),
     "extra_forbidden": _unknown,
     "enum": _not_allowed,
     "string_pattern_mismatch": _wrong_format,
@@ -140,7 +131,10 @@ _TRANSLATORS: Mapping[str, Translator] = {
     "string_too_long": _bound("max_length", "is too long.", "Maximum length: {}."),
     "too_short": _bound("min_length", "has too few items.", "Minimum: {}."),
     "too_long": _bound("max_length", "has too many items.", "Maximum: {}."),
-    "value_error": _broken_rule,
+    "value_error": lambda error, _: (
+        f"{error['msg'].removeprefix('Value error, ')}.",
+        "Change the field.",
+    ),  # of a rule
 }
 """Functions that give problem and cure by pydantic's error type."""
 

@@ -14,8 +14,6 @@ GpuMemoryQuantity = Annotated[str, StringConstraints(min_length=1, max_length=32
 
 
 class GpuSpec(SpecModel):
-    """The GPUs that engines may use."""
-
     products: tuple[Product, ...] = Field(
         (),
         max_length=16,

@@ -13,15 +13,11 @@ RESIZES = "Change: rolling restart with new sizing."
 
 
 class Device(StrEnum):
-    """Type of device that engines run on."""
-
     GPU = "GPU"
     CPU = "CPU"
 
 
 class HardwareSpec(SpecModel):
-    """The hardware that engines run on."""
-
     device: Device = Field(Device.GPU, description=f"Type of device, `GPU` or `CPU`. Default: `GPU`. {RESIZES}")
     gpu: GpuSpec = Field(default_factory=GpuSpec, description="GPUs that engines may use.")
     network: NetworkSpec = Field(
@@ -31,8 +27,6 @@ class HardwareSpec(SpecModel):
 
 
 class ParallelismSpec(SpecModel):
-    """Parallelism of one engine over its GPUs."""
-
     tensor: int | None = Field(
         None,
         ge=1,

@@ -12,7 +12,6 @@ from inference_operator.api.adapters import (
     SOURCE,
     TOKEN_OF_HUB,
     Adapters,
-    AdapterSpec,
     TokenSecretRef,
 )
 from inference_operator.api.container import BY_NAME, ConfigMapKeySelector, DataKey
@@ -31,22 +30,16 @@ PINNED_IMAGE = re.compile("oci://.*@sha256:[0-9a-f]+")
 
 
 class PublicKeyRef(ConfigMapKeySelector):
-    """The ConfigMap with a public key of cosign."""
-
     key: DataKey = Field("cosign.pub", description="Key in its `data`. Default: `cosign.pub`.")
 
 
 class VerifySpec(SpecModel):
-    """A public key of cosign."""
-
     config_map_ref: PublicKeyRef = Field(
         description="ConfigMap in the same namespace that has the public key. Required."
     )
 
 
 class ModelSpec(SpecModel):
-    """The model to serve and its name in the OpenAI API."""
-
     source: Annotated[str, NameOf(CLAIM, scheme=CLAIM_SCHEME)] = Field(
         min_length=1,
         max_length=1024,
@@ -109,7 +102,10 @@ class ModelSpec(SpecModel):
         Rule(
             "!has(self.s3) || self.source.startsWith('s3://')"
             " || has(self.adapters) && self.adapters.exists(one, one.source.startsWith('s3://'))",
-            lambda self: "s3" not in self.model_fields_set or any(map(_is_in_bucket, (self, *self.adapters))),
+            lambda self: (
+                "s3" not in self.model_fields_set
+                or any(part.source.startswith("s3://") for part in (self, *self.adapters))
+            ),
             "`s3` needs a source `s3://bucket/path`",
         ),
         Rule(
@@ -120,7 +116,11 @@ class ModelSpec(SpecModel):
         Rule(
             "!has(self.allowPickle) || !self.allowPickle || self.source.startsWith('pvc://') || self.source.matches('^oci://.*@sha256:[0-9a-f]+$')"
             " || has(self.revision) && self.revision.matches('^[0-9a-f]{40}$')",
-            lambda self: not self.allow_pickle or _cannot_change(self.source, self.revision or ""),
+            lambda self: (
+                not self.allow_pickle
+                or self.source.startswith("pvc://")
+                or bool(PINNED_IMAGE.fullmatch(self.source) or LISTING_DIGEST.fullmatch(self.revision or ""))
+            ),
             "`allowPickle` needs weights that cannot change: `revision` with 40 hexadecimal digits, or `oci://` with"
             " `@sha256:`",
         ),
@@ -130,12 +130,3 @@ class ModelSpec(SpecModel):
             "`verify` needs an image by its digest: `oci://registry/name@sha256:...`",
         ),
     )
-
-
-def _is_in_bucket(part: ModelSpec | AdapterSpec) -> bool:
-    return part.source.startswith("s3://")
-
-
-def _cannot_change(source: str, revision: str) -> bool:
-    """Whether the files behind a source stay as they are, as far as the source says."""
-    return source.startswith("pvc://") or bool(PINNED_IMAGE.fullmatch(source) or LISTING_DIGEST.fullmatch(revision))

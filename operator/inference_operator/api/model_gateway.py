@@ -23,8 +23,6 @@ MAX_WEIGHT = 1000
 
 
 class TargetSpec(SpecModel):
-    """A model that an alias stands for."""
-
     name: ObjectName = Field(description="Name of the InferenceDeployment. Required.")
     weight: int | None = Field(
         None,
@@ -49,8 +47,6 @@ class TargetSpec(SpecModel):
 
 
 class AliasSpec(SpecModel):
-    """A further name for models."""
-
     name: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(SERVED_NAME)] = Field(
         description="Name in the OpenAI API. Bodies reach the engine as they are, so each target must serve this name:"
         " as its `model.servedName`, as an adapter, or because its engines check no names. Required."

@@ -12,14 +12,7 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.affinity import Affinity
 from inference_operator.api.container import Environment, EnvironmentVariable, ResourcesSpec
 from inference_operator.api.network import NetworkSpec
-from inference_operator.api.pod_template import (
-    AddedContainer,
-    Mount,
-    PodTemplateSpec,
-    PullSecret,
-    PullSecrets,
-    Volume,
-)
+from inference_operator.api.pod_template import AddedContainer, Mount, PodTemplateSpec, PullSecret, PullSecrets, Volume
 from inference_operator.api.scheduling import PodScheduling, TopologySpread
 from inference_operator.api.validation import ObjectName, SpecModel
 
@@ -30,8 +23,6 @@ SizedResource = Annotated[str, StringConstraints(pattern="^(cpu|memory|ephemeral
 
 
 class PodDefaults(SpecModel):
-    """Defaults of the pods of one component."""
-
     scheduling: PodScheduling = PodScheduling()
     pod_template: PodTemplateSpec = PodTemplateSpec()
     env: Environment = ()
@@ -57,8 +48,6 @@ class EngineDefaults(PodDefaults):
 
 
 class RouterDefaults(PodDefaults):
-    """Defaults of router pods."""
-
     resources: ResourcesSpec = ResourcesSpec()
     """Requests and limits of a router pod, as `spec.router.resources`."""
 

@@ -4,11 +4,10 @@ Names and meaning are those of Kubernetes 1.36, core/v1. No volume gives access 
 privileges. Whoever sets any of it needs the right to create pods.
 """
 
-from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 from pydantic.config import JsonDict
 
 from inference_operator.api.container import BY_NAME, Argument, DataKey, Environment, Image, ResourcesSpec
@@ -23,6 +22,7 @@ from inference_operator.api.validation import (
     Rule,
     SecretName,
     SpecModel,
+    unique,
 )
 
 MAX_SIDECARS = 4
@@ -39,34 +39,19 @@ _INSIDE = Rule(
     lambda path: not path.startswith("/") and ".." not in path.split("/"),
     "must be a path inside the volume, without `..`, for example `hub/models`",
 )
-Item = TypeVar("Item", bound=SpecModel)
-
-
-def _unique(field: str) -> Callable[[tuple[Item, ...]], tuple[Item, ...]]:
-    def check(items: tuple[Item, ...]) -> tuple[Item, ...]:
-        if len({getattr(item, field) for item in items}) != len(items):
-            raise ValueError(f"must not have two items with the same {field.replace('_', ' ')}")
-        return items
-
-    return check
+_UNIQUE_NAMES = unique("must not have two items with the same name", by="name")
 
 
 class ClaimVolume(SpecModel):
-    """A PersistentVolumeClaim in the same namespace."""
-
     claim_name: ClaimName = Field(description="Name of the PersistentVolumeClaim.")
     read_only: bool = Field(False, description="Whether to mount it read-only. Default: false.")  # noqa: FBT003
 
 
 class ConfigMapVolume(SpecModel):
-    """A ConfigMap in the same namespace."""
-
     name: ConfigMapName = Field(description="Name of the ConfigMap.")
 
 
 class Medium(StrEnum):
-    """Storage medium of an `emptyDir`."""
-
     MEMORY = "Memory"
 
 
@@ -93,8 +78,6 @@ class KeyToPath(SpecModel):
 
 
 class SecretVolume(SpecModel):
-    """A Secret in the same namespace."""
-
     secret_name: SecretName = Field(description="Name of the Secret.")
     items: tuple[KeyToPath, ...] = Field((), max_length=16, description="Keys to mount. Default: all.")
     optional: bool = Field(False, description="Whether pods start without it. Default: false.")  # noqa: FBT003
@@ -113,13 +96,7 @@ class CsiVolume(SpecModel):
 _SOURCES = ("persistentVolumeClaim", "configMap", "secret", "emptyDir", "image", "csi")
 
 
-def _one_source(volume: "Volume") -> bool:
-    return len(volume.model_fields_set - {"name"}) == 1
-
-
 class Volume(SpecModel):
-    """A volume of the pods."""
-
     name: Name = Field(description="Name of the volume.")
     persistent_volume_claim: ClaimVolume | None = Field(None, description="A PersistentVolumeClaim.")
     config_map: ConfigMapVolume | None = Field(None, description="A ConfigMap.")
@@ -131,7 +108,7 @@ class Volume(SpecModel):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             f"[{', '.join(f'has(self.{source})' for source in _SOURCES)}].filter(given, given).size() == 1",
-            _one_source,
+            lambda volume: len(volume.model_fields_set - {"name"}) == 1,
             "must have exactly one of `persistentVolumeClaim`, `configMap`, `secret`, `emptyDir`, `image` and `csi`",
         ),
     )
@@ -151,19 +128,15 @@ class Mount(SpecModel):
 
 
 BY_PATH: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["mountPath"]}
-Mounts = Annotated[tuple[Mount, ...], AfterValidator(_unique("mount_path"))]
+Mounts = Annotated[tuple[Mount, ...], unique("must not have two items with the same mount path", by="mount_path")]
 
 
 class OptionalSecretRef(SpecModel):
-    """A Secret in the same namespace."""
-
     name: SecretName = Field(description="Name of the Secret.")
     optional: bool = Field(False, description="Whether pods start without it. Default: false.")  # noqa: FBT003
 
 
 class OptionalConfigMapRef(SpecModel):
-    """A ConfigMap in the same namespace."""
-
     name: ConfigMapName = Field(description="Name of the ConfigMap.")
     optional: bool = Field(False, description="Whether pods start without it. Default: false.")  # noqa: FBT003
 
@@ -191,12 +164,10 @@ EnvFrom = Annotated[tuple[EnvironmentFrom, ...], Field(max_length=MAX_ENV_FROM)]
 
 
 class PullSecret(SpecModel):
-    """An image pull Secret in the namespace of the pods."""
-
     name: SecretName = Field(description="Name of the Secret.")
 
 
-PullSecrets = Annotated[tuple[PullSecret, ...], AfterValidator(_unique("name"))]
+PullSecrets = Annotated[tuple[PullSecret, ...], _UNIQUE_NAMES]
 
 
 class AddedContainer(SpecModel):
@@ -245,7 +216,7 @@ class PodTemplateSpec(SpecModel):
         Field(max_length=32),
         CelRules(LABEL_KEYS),
     ] = Field(default_factory=dict, description="Additional annotations. Default: none. Change: rolling restart.")
-    volumes: Annotated[tuple[Volume, ...], AfterValidator(_unique("name"))] = Field(
+    volumes: Annotated[tuple[Volume, ...], _UNIQUE_NAMES] = Field(
         (),
         max_length=16,
         description="Additional volumes. Default: none. Change: rolling restart.",
@@ -258,13 +229,13 @@ class PodTemplateSpec(SpecModel):
         " Change: rolling restart.",
         json_schema_extra=BY_PATH,
     )
-    sidecars: Annotated[tuple[AddedContainer, ...], AfterValidator(_unique("name"))] = Field(
+    sidecars: Annotated[tuple[AddedContainer, ...], _UNIQUE_NAMES] = Field(
         (),
         max_length=MAX_SIDECARS,
         description="Sidecar containers. Kubernetes expands `$(NAME)` in them. Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
     )
-    init_containers: Annotated[tuple[AddedContainer, ...], AfterValidator(_unique("name"))] = Field(
+    init_containers: Annotated[tuple[AddedContainer, ...], _UNIQUE_NAMES] = Field(
         (),
         max_length=MAX_SIDECARS,
         description="Containers that must end before all others start. Default: none. Change: rolling restart.",

@@ -140,7 +140,6 @@ INFERENCE_DEPLOYMENT_API = ResourceApi(
 
 
 def resource(raw: Manifest) -> Resource:
-    """Parse an InferenceDeployment."""
     return INFERENCE_DEPLOYMENT_API.parse(raw)
 
 

@@ -72,8 +72,6 @@ MAX_ROUTERS = 16
 
 
 class RouterStrategy(StrEnum):
-    """How the router chooses an engine."""
-
     LEAST_OUTSTANDING = "LeastOutstanding"
     PREFIX_AFFINITY = "PrefixAffinity"
     EXTERNAL = "External"
@@ -102,8 +100,6 @@ class RouterAccess(StrEnum):
 
 
 class RouterMetricsSpec(SpecModel):
-    """What the metrics of a router show."""
-
     users: bool = Field(
         default=False,
         description="Whether they show the names of users of API keys, instead of hashes. Default: false."
@@ -169,8 +165,6 @@ class ProxySpec(SpecModel):
 
 
 class RouterSpec(ProxySpec):
-    """The load balancer in front of the engines."""
-
     pod_template: PodTemplateSpec = Field(
         default_factory=PodTemplateSpec,
         description="Additions to the router pods. Its changes replace routers one by one, and no engines.",

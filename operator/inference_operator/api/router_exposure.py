@@ -39,8 +39,6 @@ Hostname = Annotated[str, StringConstraints(max_length=253, pattern=rf"^(\*\.)?{
 
 
 class ServiceType(StrEnum):
-    """Type of the Service, as in Kubernetes."""
-
     CLUSTER_IP = "ClusterIP"
     NODE_PORT = "NodePort"
     LOAD_BALANCER = "LoadBalancer"
@@ -64,8 +62,6 @@ _Origin = Annotated[str, StringConstraints(max_length=253), CelRules(_ORIGIN, _N
 
 
 class ServiceSpec(SpecModel):
-    """The Service that clients call."""
-
     type: ServiceType = Field(
         ServiceType.CLUSTER_IP,
         description="`ClusterIP`, `NodePort` or `LoadBalancer`. Default: `ClusterIP`. Change: in place.",
@@ -90,8 +86,6 @@ class ServiceSpec(SpecModel):
 
 
 class IngressSpec(SpecModel):
-    """An Ingress in front of the Service."""
-
     host: Hostname = Field(description="Host name that clients use. Required. Change: in place.")
     class_name: ObjectName | None = Field(
         None, description="Name of the IngressClass. Default: the cluster's default class. Change: in place."
@@ -109,8 +103,6 @@ class IngressSpec(SpecModel):
 
 
 class ParentRef(SpecModel):
-    """A Gateway that the route attaches to."""
-
     name: ObjectName = Field(description="Name of the Gateway.")
     namespace: ObjectName | None = Field(None, description="Namespace of the Gateway. Default: this resource's own.")
     section_name: ObjectName | None = Field(
@@ -162,8 +154,6 @@ class HttpRouteSpec(SpecModel):
 
 
 class EndpointPickerRef(SpecModel):
-    """The Service of an endpoint picker."""
-
     name: ObjectName = Field(description="Name of the Service, in the namespace of this resource.")
     port: int = Field(DEFAULT_PICKER_PORT, ge=1, le=MAX_PORT, description="Port of the Service. Default: 9002.")
 

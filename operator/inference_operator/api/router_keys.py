@@ -12,8 +12,6 @@ KEYS_FILE = "keys"
 
 
 class KeysSecretRef(SecretKeySelector):
-    """The Secret with the keys file."""
-
     key: DataKey = Field(KEYS_FILE, description=f"Key in its `data`. Default: `{KEYS_FILE}`.")
 
 

@@ -7,23 +7,19 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from inference_operator.api.affinity import Affinity
 from inference_operator.api.duration import Within
-from inference_operator.api.validation import LabelKey, Labels, LabelValue, ObjectName, Rule, SpecModel
+from inference_operator.api.validation import LabelKey, Labels, LabelValue, ObjectName, Rule, SpecModel, unique
 
 
 class TolerationOperator(StrEnum):
-    """Operator that compares a toleration with a taint."""
-
     EXISTS = "Exists"
     EQUAL = "Equal"
 
 
 class TaintEffect(StrEnum):
-    """Effect of a taint."""
-
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
     NO_EXECUTE = "NoExecute"
@@ -44,8 +40,6 @@ class Gang(StrEnum):
 
 
 class Toleration(SpecModel):
-    """A toleration of the pods."""
-
     key: LabelKey | None = Field(None, description="Key of the taint. Default: all keys.")
     operator: TolerationOperator | None = Field(None, description="`Equal` or `Exists`. Default: `Equal`.")
     value: LabelValue | None = Field(None, description="Value of the taint, for the operator `Equal`. Default: empty.")
@@ -95,12 +89,6 @@ class TopologySpread(SpecModel):
     )
 
 
-def _unique_keys(constraints: tuple[TopologySpread, ...]) -> tuple[TopologySpread, ...]:
-    if len({c.topology_key for c in constraints}) != len(constraints):
-        raise ValueError("must not contain the same `topologyKey` twice")
-    return constraints
-
-
 class PodScheduling(SpecModel):
     """Scheduling of the pods of one component: of engines, or of routers."""
 
@@ -126,10 +114,11 @@ class PodScheduling(SpecModel):
         " default. Change: rolling restart.",
     )
     scheduler_name: ObjectName | None = Field(
-        None,
-        description="Name of the scheduler of the pods. Default: `default-scheduler`. Change: rolling restart.",
+        None, description="Name of the scheduler of the pods. Default: `default-scheduler`. Change: rolling restart."
     )
-    topology_spread: Annotated[tuple[TopologySpread, ...], AfterValidator(_unique_keys)] = Field(
+    topology_spread: Annotated[
+        tuple[TopologySpread, ...], unique("must not contain the same `topologyKey` twice", by="topology_key")
+    ] = Field(
         (),
         max_length=8,
         description="Topology spread constraints of the pods. Default: those of the scheduler; routers prefer"

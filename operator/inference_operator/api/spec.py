@@ -40,8 +40,6 @@ class RolloutStrategy(StrEnum):
 
 
 class RolloutSpec(SpecModel):
-    """The rollout of changes to the engine pods."""
-
     strategy: RolloutStrategy = Field(
         RolloutStrategy.AUTO,
         description=(

@@ -68,23 +68,16 @@ class KvCacheStatus(_StatusModel):
 
     estimated_tokens: int | None = Field(None, description="Capacity as computed by sizing; absent if not computed.")
     reported_tokens: int = Field(description="Capacity as reported by the first engine of this pod template.")
-    pod_template_hash: str = Field(
-        "",
-        description="Hash of the pod template of that engine.",
-    )
+    pod_template_hash: str = Field("", description="Hash of the pod template of that engine.")
 
 
 class NetworkStatus(_StatusModel):
-    """The network between the nodes of an engine."""
-
     in_use: str = Field(description="Network that NCCL uses, by its own name, such as `IB` or `Socket`.")
     resource: str = Field(description="Resource of the network devices that the pods request.")
     pod_template_hash: str = Field(description="Hash of the pod template of that engine.")
 
 
 class EngineStatus(_StatusModel):
-    """The engine that runs."""
-
     kind: str = Field("", description="Kind of the engine. It is pinned with the sizes.")
     implementation: str = Field(
         "", description="Implementation of the model, by the engine's own name; absent where the engine chooses it."
@@ -155,8 +148,6 @@ class AdapterPhase(StrEnum):
 
 
 class AdapterStatus(_StatusModel):
-    """One adapter."""
-
     name: str = Field(max_length=MAX_NAME, description="Name in the OpenAI API.")
     phase: AdapterPhase = Field(
         description="`Copying` to the claim, `Refused` for its files, `Loading` by engines, `Ready`, or `Failed` there."
@@ -227,8 +218,6 @@ class RoleStatus(_StatusModel):
 
 
 class OperatorStatus(_StatusModel):
-    """The operator that manages an InferenceDeployment."""
-
     account: str = Field(max_length=512, description="User name of its ServiceAccount.")
     since: str = Field(
         max_length=64,

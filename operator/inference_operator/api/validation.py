@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -92,6 +93,17 @@ class CelRules:
             if not rule.holds(value):
                 raise ValueError(rule.message)
         return value
+
+
+def unique(message: str, *, by: str = "") -> AfterValidator:
+    """That no two items of a list are the same, or have the same value of one field."""
+
+    def check(items: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len({getattr(item, by) if by else item for item in items}) != len(items):
+            raise ValueError(message)
+        return items
+
+    return AfterValidator(check)
 
 
 def matches(pattern: str, message: str) -> Rule:

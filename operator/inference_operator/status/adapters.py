@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from inference_operator.api.conditions import time_text
 from inference_operator.api.reasons import Reason
 from inference_operator.api.status import AdapterPhase, AdapterStatus
 from inference_operator.objects.adapter_list import AdapterList, adapter_list_ref, listed_adapters
@@ -47,7 +48,7 @@ def _status(adapter: Adapter, live: AdapterList, reports: dict[str, AdapterRepor
     failed = {pod: report.failed[name] for pod, report in reports.items() if report and name in report.failed}
     if failed:
         pod, failure = next(iter(failed.items()))
-        since = datetime.fromtimestamp(failure.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = time_text(datetime.fromtimestamp(failure.since, UTC))
         message = (
             f"{len(failed)} of {len(reports)} engines cannot load it since {since}; it is tried again."
             f" The engine's answer: `kubectl logs {pod} -c {ADAPTERS_PORT}`."
@@ -59,7 +60,7 @@ def _status(adapter: Adapter, live: AdapterList, reports: dict[str, AdapterRepor
 
 def _since(status: AdapterStatus, before: AdapterStatus | None, now: datetime) -> AdapterStatus:
     since = before.since if before and before.phase is status.phase else None
-    return status.model_copy(update={"since": since or now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
+    return status.model_copy(update={"since": since or time_text(now)})
 
 
 def ready_adapters(adapters: Sequence[AdapterStatus]) -> str:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC
 
 from inference_operator.api.autoscaling import AutoscalingSpec
+from inference_operator.api.conditions import time_text
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus, LoadStatus
 from inference_operator.autoscaling.inputs import ScalingResult, start_seconds
@@ -49,11 +49,6 @@ def scaling_observation(
     target: Target | None,
     engines: Sequence[EngineView],
 ) -> ScalingObservation:
-    """The state of autoscaling of a role.
-
-    Args:
-        engines: its engines that stay.
-    """
     observed = observed_scaling(inputs, stated, live) if stated else ObservedScaling()
     before = inputs.resource.status.of_role(live.name, has_scale=live.has_scale).autoscaling
     status = _status(inputs, decided, observed, before, target) if decided else before
@@ -90,7 +85,7 @@ def _status(
     decided = AutoscalingStatus(
         desired_replicas=role.change.wanted,
         reason=_by_others(scaling) or _reason(scaling, limits, role.change.wanted),
-        last_scale_time=inputs.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        last_scale_time=time_text(inputs.now),
     )
     return decided.model_copy(update=known)
 

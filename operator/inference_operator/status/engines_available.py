@@ -1,7 +1,5 @@
 """Condition EnginesAvailable: whether as many engines as desired are ready."""
 
-from collections.abc import Sequence
-
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
 from inference_operator.diagnosis.pending_causes import rejection_reason
@@ -43,7 +41,7 @@ def _out_of_traffic(observation: Observation) -> ConditionVerdict | None:
 def _serving(observation: Observation) -> ConditionVerdict | None:
     if not _enough_ready(observation):
         return None
-    slow = _network(observation)
+    slow = next(filter(None, (slow_network(observation.network(role)) for role in observation.roles)), "")
     reason = observation.engines_outdated or (Reason.NETWORK_DEVICES_UNUSED if slow else Reason.SERVING)
     return ConditionVerdict(
         "True", reason, sentences(_counted(observation), _kept(observation), _unread(observation), slow)
@@ -74,7 +72,8 @@ def _being_replaced(observation: Observation) -> ConditionVerdict | None:
 
 def _too_few(observation: Observation) -> ConditionVerdict:
     reason = Reason.STARTING if observation.answering.ready == 0 else Reason.ENGINES_UNAVAILABLE
-    return ConditionVerdict("False", reason, sentences(_counted(observation), _members(observation)))
+    members = "" if _is_explained(observation) else observation.members
+    return ConditionVerdict("False", reason, sentences(_counted(observation), members))
 
 
 engines_available: Chain[Observation, ConditionVerdict] = Chain(
@@ -94,15 +93,12 @@ def _enough_ready(observation: Observation) -> bool:
 
 def _counted(observation: Observation) -> str:
     counted = ready_of(observation.answering.ready, observation.desired, "engine")
-    return sentences(counted, *_silent_engines(observation))
+    silent = (f"Pod `{name}` makes no progress and gets no new requests." for name in observation.out_of_traffic)
+    return sentences(counted, *silent)
 
 
 def _kept(observation: Observation) -> str:
     return "Engines keep something older: `Ready` says what, and the cure." if observation.engines_outdated else ""
-
-
-def _silent_engines(observation: Observation) -> Sequence[str]:
-    return [f"Pod `{name}` makes no progress and gets no new requests." for name in observation.out_of_traffic]
 
 
 def _unread(observation: Observation) -> str:
@@ -113,16 +109,6 @@ def _unread(observation: Observation) -> str:
         f"The metrics of {observation.unread} of them cannot be read, so an engine that hangs is not found: "
         "let the operator's pods reach the port `http` of engines (NetworkPolicies, service mesh)."
     )
-
-
-def _network(observation: Observation) -> str:
-    """Sentence about engines that do not use their network devices; empty if none is known."""
-    return next(filter(None, (slow_network(observation.network(role)) for role in observation.roles)), "")
-
-
-def _members(observation: Observation) -> str:
-    """Sentences about a group that is not ready while others serve; empty if another condition tells them."""
-    return "" if _is_explained(observation) else observation.members
 
 
 def _stall_before(observation: Observation) -> str:

@@ -15,15 +15,17 @@ def reported_members(
 ) -> GroupMembers | None:
     """The members of one group that is not ready; None if there is none, or if all of them have just been created.
 
-    It is the group of the problem that is reported, else of the start, else the first one.
-
-    Args:
-        size: pods of one engine, as planned.
+    It is the group of the problem that is reported, else of the start, else the first one. `size` is as planned.
     """
     groups = [engine for engine in engines if engine.leader.group and _is_reported(engine, now)]
     problem, start = diagnoses.problem, diagnoses.startup.status
     first = (problem.pod.name if problem else "", start.pod if start else "")
-    for engine in sorted(groups, key=lambda group: ([name not in _names(group) for name in first], group.leader.group)):
+
+    def order(group: EngineView) -> tuple[list[bool], str]:
+        names = {pod.name for pod in group.pods}
+        return [name not in names for name in first], group.leader.group
+
+    for engine in sorted(groups, key=order):
         if members := group_members(engine, size, log=_leader_log(engine, lookups)):
             return members
     return None
@@ -42,10 +44,6 @@ def _is_reported(engine: EngineView, now: datetime) -> bool:
     if any(terminating):
         return not all(terminating)
     return any(pod.problem or (pod.created and pod.created + REPORT_AFTER <= now) for pod in engine.pods)
-
-
-def _names(engine: EngineView) -> frozenset[str]:
-    return frozenset(pod.name for pod in engine.pods)
 
 
 def _leader_log(engine: EngineView, lookups: LookupResults) -> str:

@@ -12,12 +12,9 @@ from inference_operator.views.pod import PodView
 def network(
     inputs: Inputs, recorded: EngineStatus | None, template: str | None, pods: Sequence[PodView], resource: str | None
 ) -> NetworkStatus | None:
-    """The network of the engines of a template, if they ask for network devices.
+    """The network of the engines of a template, if they ask for network devices of a resource.
 
     It is read from status while the template stays: the log of a start is read only until the engine serves.
-
-    Args:
-        resource: the resource of the network devices; None without one, or while nothing is decided.
     """
     if template is None:
         return None

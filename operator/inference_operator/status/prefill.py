@@ -27,7 +27,7 @@ def prefill_unused(observation: Observation) -> ConditionVerdict | None:
         return ConditionVerdict("True", Reason.NO_PREFILL_ENGINE, sentences(message, _LOCAL))
     if not ready:
         return ConditionVerdict("True", Reason.NO_PREFILL_ENGINE, sentences(counted, _LOCAL))
-    revisions = {_revision(role) for role in roles.values()}
+    revisions = {kv_revision(role.decided.template.content.template) for role in roles.values() if role.decided}
     if "" in revisions:
         message = "Engines work apart once all routers send their key: a rollout of routers comes first."
         return ConditionVerdict("True", Reason.PREFILL_WAITS_FOR_KEY, sentences(message, _LOCAL))
@@ -35,10 +35,6 @@ def prefill_unused(observation: Observation) -> ConditionVerdict | None:
         message = _difference(list(roles.values()))
         return ConditionVerdict("True", Reason.REVISIONS_DIFFER, sentences(message, _LOCAL))
     return ConditionVerdict("False", Reason.PREFILL_READY, counted)
-
-
-def _revision(role: RoleObservation) -> str:
-    return kv_revision(role.decided.template.content.template) if role.decided else ""
 
 
 def _difference(roles: Sequence[RoleObservation]) -> str:

@@ -120,10 +120,6 @@ def _no_engine(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("False", Reason.ENGINES_UNAVAILABLE, "No engine is ready.")
 
 
-def _first_start(observation: Observation) -> ConditionVerdict:
-    return ConditionVerdict("False", _cause_reason(observation), _engines_ready(observation))
-
-
 ready: Chain[Observation, ConditionVerdict] = Chain(
     (
         _paused,
@@ -135,5 +131,5 @@ ready: Chain[Observation, ConditionVerdict] = Chain(
         _no_engine,
         waiting("False", "Engines wait for the model."),
     ),
-    otherwise=_first_start,
+    otherwise=lambda observation: ConditionVerdict("False", _cause_reason(observation), _engines_ready(observation)),
 )

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Generic
 
-from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
+from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition, time_text
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import ConditionType, Reason
@@ -207,7 +207,7 @@ def _selector(key: Key, role: RoleObservation) -> str:
 def condition_of(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs[Any]) -> Condition:
     """A condition, whose time is that of its last change."""
     before = inputs.resource.status.condition(kind)
-    since = before.last_transition_time if before and before.status == verdict.status else _text(inputs.now)
+    since = before.last_transition_time if before and before.status == verdict.status else time_text(inputs.now)
     return Condition(
         type=kind,
         status=verdict.status,
@@ -216,10 +216,6 @@ def condition_of(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs[
         observed_generation=inputs.resource.generation,
         last_transition_time=since,
     )
-
-
-def _text(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def after_failures(results: Sequence[WriteResult]) -> Requeue | None:

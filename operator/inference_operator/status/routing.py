@@ -6,7 +6,6 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.chain import Chain
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import cure_of
-from inference_operator.manifest import Manifest
 from inference_operator.router.security_revision import open_attacks
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
@@ -21,16 +20,13 @@ def _external(observation: Observation) -> ConditionVerdict | None:
         return None
     services = [mapping(role.live.service or {}, "spec") for role in observation.roles]
     ports = " or ".join(next((str(port["port"]) for port in objects(service, "ports")), "0") for service in services)
-    selectors = " or ".join(_as_text(mapping(service, "selector")) for service in services)
+    labels = (sorted(mapping(service, "selector").items()) for service in services)
+    selectors = " or ".join(",".join(f"{name}={value}" for name, value in selector) for selector in labels)
     message = (
         f"No router runs: `spec.router.strategy` is `External`. Send requests to port {ports} of the pods"
         f" with the labels {selectors}. The Service {observation.key.name} selects them too."
     )
     return ConditionVerdict("True", Reason.EXTERNAL_ROUTING, message)
-
-
-def _as_text(selector: Manifest) -> str:
-    return ",".join(f"{name}={value}" for name, value in sorted(selector.items()))
 
 
 def _rolling_out(observation: Observation) -> ConditionVerdict | None:
@@ -97,12 +93,9 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     )
 
 
-def _not_ready(_: Observation) -> ConditionVerdict:
-    return ConditionVerdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")
-
-
 router_available: Chain[Observation, ConditionVerdict] = Chain(
-    (_external, _rolling_out, _keeping, _serving, _pod_refused, _pod_problem), otherwise=_not_ready
+    (_external, _rolling_out, _keeping, _serving, _pod_refused, _pod_problem),
+    otherwise=lambda _: ConditionVerdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready."),
 )
 
 

@@ -273,12 +273,9 @@ def correction(plan: Plan) -> str:
         return ""
     return (
         f"The first engine did not start: it reported {' and '.join(_reports(learned))}."
-        f" So {', and '.join(_changes(plan, learned))}. To choose it yourself, set `spec.engine.{_field(learned)}`."
+        f" So {', and '.join(_changes(plan, learned))}. To choose it yourself, set"
+        f" `spec.engine.{SEQUENCES if learned.sequences else CONTEXT}`."
     )
-
-
-def _field(learned: Learned) -> str:
-    return SEQUENCES if learned.sequences else CONTEXT
 
 
 def _reports(learned: Learned) -> Iterator[str]:

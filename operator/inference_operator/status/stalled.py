@@ -50,13 +50,9 @@ def _too_late(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, message)
 
 
-def _not_stalled(_: Observation) -> ConditionVerdict:
-    return ConditionVerdict("False", Reason.NOT_STALLED, "No blocking problem.")
-
-
 stalled: Chain[Observation, ConditionVerdict] = Chain(
     (paused("the operator attempts nothing"), refused("True"), _name_conflict, _child_rejected, _too_late),
-    otherwise=_not_stalled,
+    otherwise=lambda _: ConditionVerdict("False", Reason.NOT_STALLED, "No blocking problem."),
 )
 
 _WITHOUT_DEADLINE = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
@@ -98,8 +94,7 @@ def _lasting_problem(observation: Observation) -> str:
 def progress_deadline(observation: Observation, status: Status) -> datetime | None:
     """The deadline of the current problem; None without one, or where the Deployment measures it itself.
 
-    Args:
-        status: it says since when there is the problem.
+    The status says since when there is the problem.
     """
     lasting = _lasting(observation, status)
     return lasting.ends if lasting else None
