@@ -212,9 +212,7 @@ class Operator:
 def stop_after(ended: asyncio.Task[Any], stop: asyncio.Event) -> None:
     """Stop the process after a loop that should never end, so that it is started anew with all of its loops.
 
-    Args:
-        ended: the task of a loop. It is cancelled when `stop` is set.
-        stop: ends the process.
+    The loop is cancelled when `stop` is set.
     """
     if not stop.is_set():
         error = None if ended.cancelled() else ended.exception()

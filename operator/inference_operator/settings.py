@@ -330,10 +330,7 @@ class Settings(BaseSettings):
         return value
 
     def engine_image(self, kind: EngineKind, device: Device, default: str) -> str:
-        """The image of engines of a kind on a device, in the administrator's registry.
-
-        Args:
-            default: the image where no setting names one.
+        """The image of engines of a kind on a device, in the administrator's registry; by default `default`.
 
         Examples:
             >>> images = Settings(engine_images='{"LlamaCpp": {"CPU": "example.com/llama.cpp:1"}}')

@@ -220,9 +220,7 @@ class Cache:
         """The keys for which something changed when the cache was made equal to a complete listing of a kind.
 
         Only one page is held at a time. The full manifests of thousands of objects would take most of the memory.
-
-        Args:
-            concerned: the keys are added here, also those of the pages before one that fails.
+        Keys are added to `concerned`, also those of the pages before one that fails.
         """
         concerned, listed = set() if concerned is None else concerned, set[Ref]()
         async for page in pages:
@@ -232,10 +230,9 @@ class Cache:
         return concerned
 
     def clear(self, kind: Kind, namespace: str | None) -> set[Key]:
-        """Remove all objects of a kind that cannot be listed any more; returns the keys that they concerned.
+        """Remove all objects of a kind that cannot be listed any more in a namespace (None: anywhere).
 
-        Args:
-            namespace: where; None means everywhere.
+        Returns their keys.
         """
         nothing = Listing(items=(), version=sys.maxsize, namespace=namespace)
         return set().union(*self._remove_unlisted(kind, nothing, ()))

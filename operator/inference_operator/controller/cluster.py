@@ -24,12 +24,7 @@ class Listing:
 
 
 class ClusterError(Exception):
-    """A request that was not carried out, or whose outcome is unknown.
-
-    Args:
-        cause: why, in a phrase for users.
-        request: method and path, for logs.
-        retry_after: seconds to wait before the next request, as the API server says (`Retry-After`).
+    """A request that failed or whose outcome is unknown: the cause in a phrase for users, the rest for logs.
 
     Examples:
         >>> str(ClusterError("HTTP 503: overloaded", request="PATCH /api/v1/pods"))

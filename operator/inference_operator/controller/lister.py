@@ -212,8 +212,7 @@ class Lister:
     def _settle_kinds(self, former: Mapping[Kind, str] | None) -> None:
         """Let kinds be used that were listed in every namespace, and queue all resources if kinds have come or gone.
 
-        Args:
-            former: the unavailable kinds before; None at the first listing, after which all resources are queued.
+        `former` is None at the first listing, after which all resources are queued.
         """
         # Of two reasons that of the first namespace: there the kind is looked for.
         now = {kind: why for namespace in reversed(self._in_order) for kind, why in self._missing[namespace].items()}

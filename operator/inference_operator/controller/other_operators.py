@@ -30,11 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class OtherOperators:
-    """The operators that this one has met, and the namespaces that it leaves to them.
-
-    Args:
-        account: the user name of this operator's ServiceAccount.
-    """
+    """The operators that this one, of this ServiceAccount, has met, and the namespaces that it leaves to them."""
 
     def __init__(
         self, account: str, may_act: MayAct, record: Callable[[AnyResource, Sequence[Event]], None] | None = None
@@ -53,11 +49,9 @@ class OtherOperators:
         """By namespace: when it was last left to another; it may be deleted since."""
 
     def begin(self, since: str, resources: Iterable[AnyResource]) -> None:
-        """Begin to lead.
+        """Begin to lead, with a Lease that was created then.
 
-        Args:
-            since: when the Lease was created.
-            resources: all that exist. So what was written before this process began counts from its first reconcile.
+        What was written to these resources before this process began counts from its first reconcile.
         """
         self._own = OperatorStatus(account=self._account, since=since) if since else None
         for resource in resources:

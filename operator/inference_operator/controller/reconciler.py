@@ -46,12 +46,7 @@ class KeyStore:
 
 
 class Reconciler:
-    """Reconciles resources of any kind.
-
-    Args:
-        cache: the state of the cluster; own writes are recorded in it.
-        others: the other operators of the cluster; None: there is none.
-    """
+    """Reconciles resources of any kind; own writes are recorded in the cache."""
 
     def __init__(
         self,

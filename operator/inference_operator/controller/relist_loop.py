@@ -36,11 +36,7 @@ Revise = Callable[[Collection[Kind], Collection[str | None]], Awaitable[None]]
 
 
 class RelistLoop:
-    """Lists in intervals.
-
-    Args:
-        search_seconds: between two attempts at what cannot be listed.
-    """
+    """Lists in intervals, and with `search_seconds` between two attempts at what cannot be listed."""
 
     def __init__(self, lister: Lister, settings: Settings, search_seconds: float = UNREADABLE_SECONDS) -> None:
         self._lister = lister

@@ -38,12 +38,13 @@ class SharedStore:
     def of(self, key: Key, pods: Sequence[PodView], now: datetime) -> Shared:
         """What a decision about a resource with these pods may read."""
         followed = tuple(self._followed(key))
-        mains = ((ref, self._service(ref)) for ref in (_main(other.key) for other in followed))
+        keys = (other.key for other in followed)
+        mains = [Ref(SERVICE, other.namespace, service_name(other.name)) for other in keys]
         return Shared(
             fleet=self.fleet.without(key, now),
             half_placed=self._half_placed() if any(map(is_half_placed, engines_of(pods))) else (),
             followed=followed,
-            followed_services={ref: service for ref, service in mains if service},
+            followed_services={ref: service for ref in mains if (service := self._service(ref))},
         )
 
     def forget(self, key: Key) -> None:
@@ -82,10 +83,6 @@ class SharedStore:
                 group = self._objects.get(Ref(STATEFUL_SET, namespace, engine.leader.group))
                 groups.append(half_placed(engine, group.manifest) if group else None)
         return [group for group in groups if group is not None]
-
-
-def _main(key: Key) -> Ref:
-    return Ref(SERVICE, key.namespace, service_name(key.name))
 
 
 def _together(other: Key, key: Key) -> bool:

@@ -90,7 +90,6 @@ class WorkQueue:
         self._closed = False
 
     def __len__(self) -> int:
-        """The number of keys that wait for a worker."""
         return sum(map(len, self._lanes.values()))
 
     def longest_running(self) -> float:

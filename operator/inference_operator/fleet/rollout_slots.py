@@ -55,15 +55,11 @@ STOPPING = 2
 
 
 def stops(failed: AbstractSet[Key], own: Key | None, rollouts: RolloutSettings) -> bool:
-    """Whether InferenceDeployments that are worse than before stop the change for another one.
+    """Whether InferenceDeployments that are worse than before stop the change for another one (None: for all).
 
     The administrator chose the canary, and two namespaces seldom have the same fault by chance. A single failure stops
     nothing: its fault may be its own, and its user must not hold a change of the administrator from all others. Several
     in one namespace stop those of this namespace, so a cluster with one namespace is protected too.
-
-    Args:
-        failed: those that were healthy before and are not now.
-        own: the other one; None for all.
 
     Examples:
         >>> a, b, c = Key("team-a", "a"), Key("team-a", "b"), Key("team-b", "c")
@@ -138,11 +134,7 @@ def turn_state(turn: Turn, workload: WorkloadView, inputs: TurnInputs) -> FleetS
 
 
 def state_of_turns(workloads: Iterable[Sequence[Manifest]], inputs: TurnInputs) -> FleetState:
-    """The state of an InferenceDeployment by the turns of its live workloads: the worst one counts.
-
-    Args:
-        workloads: the live workloads of each role and of the routers, the newest first.
-    """
+    """The state of an InferenceDeployment by the turns of each role and of the routers: the worst one counts."""
     turns = ((recorded_turn(of_role[0]), role_view(of_role)) for of_role in workloads if of_role)
     states = {turn_state(turn, view, inputs) for turn, view in turns if turn}
     return next((state for state in (FleetState.FAILED, FleetState.ROLLING) if state in states), FleetState.DONE)

@@ -20,7 +20,6 @@ from inference_operator.objects.names import DOWNLOAD
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
 from inference_operator.roles.context import SharedContext
 from inference_operator.views.lookups import LogLookup, LogText, Lookup, LookupResults
-from inference_operator.views.pod import PodView
 
 DEADLINE_SECONDS = 24 * 3600
 """Time limit of one attempt: 1,300 GB, as the largest open models have, at 15 MB/s. The next attempt continues it."""
@@ -111,13 +110,11 @@ def _logs(inputs: Download, state: JobState[Downloaded], observed: ObservedJobs)
     if not inputs.shared.settings.read_logs:
         return []
     namespace = inputs.shared.owner.key.namespace
-    own = (pod for pod in observed.pods if pod.name.startswith(names) and _runs(pod))
-    return [LogLookup(namespace, pod.name, pod.uid, DOWNLOAD, run=0, previous=False, running=True) for pod in own]
-
-
-def _runs(pod: PodView) -> bool:
-    """Whether the pod of a Job runs. It has no probes, so it is ready while it runs."""
-    return pod.component == DOWNLOAD and pod.ready and not pod.terminating
+    own = (pod for pod in observed.pods if pod.component == DOWNLOAD and pod.name.startswith(names))
+    running = (
+        pod for pod in own if pod.ready and not pod.terminating
+    )  # it has no probes, so it is ready while it runs
+    return [LogLookup(namespace, pod.name, pod.uid, DOWNLOAD, run=0, previous=False, running=True) for pod in running]
 
 
 def _last_step(results: LookupResults, log: Lookup) -> str:

@@ -31,11 +31,7 @@ class WritableClaim:
 
 
 def placement(engines: Sequence[PodView], engine_pod: Manifest) -> Manifest:
-    """The scheduling fields of the Job, which replace the requested ones.
-
-    Args:
-        engines: the engine pods that may have the claim mounted.
-    """
+    """The Job's scheduling fields, in place of the requested ones, by engine pods that may have the claim mounted."""
     placed = (pod for pod in engines if pod.node and not pod.failed)
     best = min(placed, key=lambda pod: (pod.terminating, not pod.ready, pod.name), default=None)
     return {"affinity": only_node(best.node)} if best else placement_of(engine_pod)

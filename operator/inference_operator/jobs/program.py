@@ -11,7 +11,7 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 
@@ -76,12 +76,8 @@ def _install_process(settings: Settings) -> Manifest:
     return process_fields(
         command=["sh", "-euc", _SCRIPT, "install"],
         args=[f"/{_SOURCE}/{PROGRAM_FILE}", f"/{_INSTALLED}", _sha256(settings.job_program)],
-        env=_variables(settings.program_environment),
+        env=[{"name": name, "value": value} for name, value in sorted(settings.program_environment.items())],
     )
-
-
-def _variables(environment: Mapping[str, str]) -> list[Manifest]:
-    return [{"name": name, "value": value} for name, value in sorted(environment.items())]
 
 
 def _name(owner: Owner, program: bytes) -> str:

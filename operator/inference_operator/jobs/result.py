@@ -76,10 +76,7 @@ _REASONS: Mapping[Cause, Reason] = {
 
 
 def refusal_of(failure: Failure, *, timed_out: Reason, verb: str, field: str = MODEL_FIELD) -> Refusal:
-    """The refusal of a specification whose Job failed.
-
-    Args:
-        verb: the participle that says what the next attempt does.
+    """The refusal of a specification whose Job failed; the verb is the participle of what the next attempt does.
 
     Examples:
         >>> gated = Failure(Cause.GATED, NotUnderstood("hf://a/b", "is gated.", "Set `HF_TOKEN`."))

@@ -71,8 +71,7 @@ class JobTask(Generic[Result]):
     def job(self, attempt: int, placement: Manifest | None) -> Manifest:
         """The Job of one attempt. A Job cannot be edited, so each change of its content gives it another name.
 
-        Args:
-            placement: scheduling fields instead of the requested ones, which are a part of the name; None for none.
+        A placement replaces the requested scheduling fields, and is a part of the name.
         """
         return child(
             JOB,

@@ -55,12 +55,9 @@ UNUSABLE = (ConfigException, OSError, YAMLError, AttributeError, LookupError, Ty
 async def connect(
     kubeconfig: Path | None = None, context: str | None = None, *, max_connections: int | None = None
 ) -> ApiClient:
-    """A client with the pod's ServiceAccount, or outside of a cluster with a kubeconfig.
+    """A client with the pod's ServiceAccount, or outside of a cluster with a kubeconfig (None: the user's own).
 
-    Args:
-        kubeconfig: None is the user's own.
-        context: one of its contexts; None is the current one.
-        max_connections: at once, 0 without a limit; None is the client's default, 100. Each websocket is one.
+    `max_connections` is 0 without a limit; None is the client's default, 100. Each websocket is one.
     """
     # Otherwise aiohttp reads ~/.netrc in a thread before each request (3.14, `ClientSession._get_netrc_auth`).
     session = {"trust_env": False}

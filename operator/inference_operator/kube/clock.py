@@ -40,9 +40,6 @@ class Clock:
 
     Before the first response it is this machine's time.
 
-    Args:
-        elapsed: a monotonic clock, in seconds, which counts while the machine sleeps.
-
     Examples:
         >>> clock = Clock(lambda: 0.0, lambda: datetime(2026, 11, 22, 7, 0, tzinfo=UTC))
         >>> clock.adjust("Sun, 22 Nov 2026 06:59:58 GMT", took=1.5)
@@ -76,9 +73,7 @@ class Clock:
     def adjust(self, date: str, *, took: float) -> None:
         """Adjust the time to the `Date` header of a response (RFC 9110, 6.6.1), which may be read late, never early.
 
-        Args:
-            date: when the API server began the response.
-            took: seconds from the request to the end of the response; the date lies within them.
+        The API server wrote it when it began the response, within the seconds that the request `took`.
         """
         if date == self._last_date:
             return

@@ -243,7 +243,8 @@ def adopted_fields(entries: Sequence[Manifest], kind: Kind, manager: str) -> lis
     fields: Manifest = deepcopy(known["fieldsV1"]) if known else {}
     others = [deepcopy(entry) for entry in entries if entry is not known]
     for other in others:
-        source, is_alike = other.get("fieldsV1") or {}, _is_alike(other, kind)
+        source = other.get("fieldsV1") or {}
+        is_alike = not other.get("subresource") and other.get("apiVersion") == kind.api_version
         if is_alike and other.get("manager") == manager:
             _add(fields, source)
             source.clear()
@@ -257,11 +258,6 @@ def adopted_fields(entries: Sequence[Manifest], kind: Kind, manager: str) -> lis
 
 def _is_apply_of(entry: Manifest, manager: str) -> bool:
     return (entry.get("manager"), entry.get("operation")) == (manager, "Apply") and not entry.get("subresource")
-
-
-def _is_alike(entry: Manifest, kind: Kind) -> bool:
-    """Whether its fields have the names of this version of the kind, and were written as those of an apply are."""
-    return not entry.get("subresource") and entry.get("apiVersion") == kind.api_version
 
 
 def _move_annotations(source: Manifest, target: Manifest) -> None:

@@ -23,11 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Events:
-    """Records transitions as Events of resources.
-
-    Args:
-        instance: the name of this process (`reportingInstance`).
-    """
+    """Records transitions as Events of resources, of this process (`reportingInstance`)."""
 
     def __init__(self, cluster: Cluster, instance: str, now: Callable[[], datetime]) -> None:
         self._cluster = cluster

@@ -46,12 +46,7 @@ class LeaseLostError(Exception):
 
 
 class Lease:
-    """The Lease, from the view of one process that holds it or waits for it.
-
-    Args:
-        api: the API server; these requests do not need the Lease.
-        clock: a monotonic clock, in seconds.
-    """
+    """The Lease, from the view of one process that holds it or waits for it; the clock is monotonic, in seconds."""
 
     def __init__(
         self, api: Requests, settings: Settings, identity: str, clock: Callable[[], float] = boot_time

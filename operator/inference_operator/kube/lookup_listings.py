@@ -54,14 +54,11 @@ MOST_EVENTS = 20
 async def events_of(reader: Reader, look: EventsLookup) -> ObjectEvents:
     """The latest Events of an object, each text once, the latest first."""
     listed = reader.each(EVENT, namespace=look.namespace, fields=f"involvedObject.uid={look.uid}")
-    events = sorted([event async for event in listed], key=_order, reverse=True)
+    found = [event async for event in listed]
+    # Times are mostly whole seconds; the name ends with nanoseconds, which grow (client-go, tools/record/util).
+    events = sorted(found, key=lambda event: (last_time(event), event["metadata"]["name"]), reverse=True)
     summaries = dict.fromkeys(EventSummary(str(e.get("reason") or ""), one_line(e.get("message"))) for e in events)
     return ObjectEvents(tuple(summaries)[:MOST_EVENTS])
-
-
-def _order(event: Manifest) -> tuple[str, str]:
-    """Times are mostly whole seconds; the name ends with nanoseconds, which grow (client-go, tools/record/util)."""
-    return last_time(event), event["metadata"]["name"]
 
 
 def last_time(event: Manifest) -> str:

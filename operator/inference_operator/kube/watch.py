@@ -62,9 +62,7 @@ class _NoDiffBase(kopf.DiffBaseStorage):
 class Watches:
     """The watches of some kinds in some namespaces; both may change while they run.
 
-    Args:
-        on_watch_started: called with the plural of the kind whenever a watch starts.
-        on_events_lost: called when a watch starts anew or is refused, and events in between may be lost.
+    A watch that starts anew or is refused may have lost events.
     """
 
     def __init__(
@@ -127,9 +125,7 @@ class Watches:
         """Watch these kinds in these namespaces (None: the whole cluster) from the operator's last listing on.
 
         Watches that go on are left alone. Called after each listing: requests that were refused are sent again.
-
-        Args:
-            kinds: kinds to watch; of all but resources and nodes only what the operator manages.
+        Of all kinds but resources and nodes only what the operator manages is watched.
         """
         insights = self._insights
         await insights.ready_resources.wait()  # kopf has made its own list of kinds and namespaces, and makes no other
@@ -139,7 +135,7 @@ class Watches:
                 self._handled.add(kind)
                 self._add_handler(kind)
         async with insights.revised:
-            self._resume.revise({_path(kind, namespace) for kind in kinds for namespace in namespaces})
+            self._resume.revise({kind.path(None if kind == NODE else name) for kind in kinds for name in namespaces})
             _replace(insights.watched_resources, [_resource(kind) for kind in kinds])
             _replace(insights.namespaces, namespaces)
             insights.revised.notify_all()
@@ -238,10 +234,6 @@ def _kopf_settings(inactivity_seconds: float) -> kopf.OperatorSettings:
 def _replace(former: set[Any], items: Iterable[Any]) -> None:
     former.intersection_update(items)
     former.update(items)
-
-
-def _path(kind: Kind, namespace: str | None) -> str:
-    return kind.path(None if kind == NODE else namespace)
 
 
 def _resource(kind: Kind) -> kopf.Resource:

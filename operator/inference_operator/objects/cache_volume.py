@@ -94,12 +94,9 @@ def cache_volumes(cache: CacheVolume | None) -> list[Manifest]:
 
 
 def cache_mounts(cache: CacheVolume | None, compiled: str) -> list[Manifest]:
-    """The mounts of an engine.
+    """The mounts of an engine, with its folder of compiled kernels, if it has one.
 
     Engines of other resources read the same files. So an engine can write only to the folder of its own kernels.
-
-    Args:
-        compiled: the engine's folder of compiled kernels; empty if it has none.
     """
     if cache is None:
         return []
@@ -147,9 +144,6 @@ def claim_size(cache: CacheSpec, model_bytes: int | None, live: str | None) -> s
     """The size of the claim; refused if the model does not fit, or if nothing says how large it must be.
 
     A live claim keeps its size unless a larger one is asked for or needed: a claim cannot shrink.
-
-    Args:
-        live: the size that the claim requests now; None without one.
 
     Examples:
         >>> claim_size(CacheSpec(), 141 * 10**9, None), claim_size(CacheSpec(size="200Gi"), 141 * 10**9, None)

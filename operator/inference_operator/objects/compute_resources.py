@@ -55,9 +55,7 @@ def requirements(
     """Requests and limits of the engine's container, in each of its pods.
 
     A limit without a request also becomes the request, as in Kubernetes. The API server omits empty limits.
-
-    Args:
-        limit_ratio: a limit divided by its request, for resources to which the user gives no limit.
+    The ratio of a limit to its request is for resources to which the user gives no limit.
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
     devices = {plan.resource: str(plan.gpus_per_pod)} if plan.gpus_per_pod else {}

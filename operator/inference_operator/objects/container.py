@@ -14,10 +14,7 @@ from inference_operator.manifest import Manifest
 
 
 def process_fields(*, command: Sequence[str] = (), args: Sequence[str] = (), env: Sequence[Manifest] = ()) -> Manifest:
-    """The fields of a container that say which process it runs, literally; without empty ones.
-
-    Args:
-        env: variables; those with `valueFrom` stay as they are.
+    """The fields of a container that say which process it runs, literally; without empty ones. `valueFrom` stays.
 
     Examples:
         >>> process_fields(command=["vllm", "serve"], args=["--seed=$(HF_TOKEN)"])
@@ -35,7 +32,8 @@ def process_fields(*, command: Sequence[str] = (), args: Sequence[str] = (), env
 
 def environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
     """The variables as the API server stores them: without empty values."""
-    return [v.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_empty(v)) for v in variables]
+    dumped = (variable.model_dump(mode="json", by_alias=True, exclude_none=True) for variable in variables)
+    return [{name: value for name, value in fields.items() if value != ""} for fields in dumped]
 
 
 def secret_variables(variables: Sequence[SecretVariable]) -> list[Manifest]:
@@ -59,7 +57,3 @@ def _key(variable: SecretVariable) -> Manifest:
 
 def _literal(text: str) -> str:
     return text.replace("$", "$$")
-
-
-def _empty(variable: EnvironmentVariable) -> set[str]:
-    return {"value"} if variable.value == "" else set()

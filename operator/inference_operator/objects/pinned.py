@@ -110,12 +110,7 @@ class PinAnnotation(Annotation[Pinned[T]]):
     def use(
         self, built: Pinned[T], live: Manifest | None, serving: Collection[str | None], *, may_begin: bool = True
     ) -> tuple[Pinned[T], PinUse]:
-        """The content of pods, and why they get it.
-
-        Args:
-            serving: template hashes of the pods that have answered.
-            may_begin: whether the brake lets a change of the owner begin.
-        """
+        """The content of pods, and why they get it, by the template hashes of the pods that have answered."""
         pinned = self.read(live)
         serves = pinned is not None and pinned.template_hash in serving
         if pinned and pinned.inputs_hash == built.inputs_hash:

@@ -38,9 +38,7 @@ kubelet then gives SIGTERM two seconds more (Kubernetes 1.36, kuberuntime_contai
 def restricted_pod(users: PodUsers, *, user: int, group: int) -> Manifest:
     """Security context of a pod that runs as one user without any privilege.
 
-    Args:
-        user: user ID, unless the platform chooses it.
-        group: ID of the primary group and of the group of the pod's volumes, unless the platform chooses them.
+    User and group, which is that of the volumes too, are these unless the platform chooses them.
     """
     chosen = {"runAsUser": user, "runAsGroup": group, "fsGroup": group} if users is PodUsers.FIXED else {}
     return {
@@ -97,11 +95,7 @@ def pod_template(
     annotations: Mapping[str, str] | None = None,
     added_labels: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """A pod template that carries its own hash as an annotation, and so passes it on to its pods.
-
-    Args:
-        labels: the labels that select the pods. They never change, and the hash leaves them out.
-    """
+    """A pod template with its own hash, which so reaches its pods; the selected labels are no part of the hash."""
     requested, added = dict(annotations or {}), dict(added_labels or {})
     template_hash = manifest_hash([spec, {**requested, **added}])
     return {

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel
 
-from inference_operator.api.scheduling import PodScheduling, SchedulingSpec, TopologySpread
+from inference_operator.api.scheduling import PodScheduling, SchedulingSpec
 from inference_operator.hardware.node_labels import GKE, PLATFORM_LABELS, PRODUCT, Alternative, alternatives
 from inference_operator.hardware.offers import label_of
 from inference_operator.hardware.resources import GPU_TOLERATION
@@ -20,11 +20,7 @@ _UNCHANGED = ("nodeSelector", "affinity", "priorityClassName", "runtimeClassName
 
 
 def scheduling(requested: PodScheduling, *, gpus: int, selector: Mapping[str, str]) -> Manifest:
-    """The scheduling fields of a pod.
-
-    Args:
-        selector: the labels that select the pods, for topology spread constraints.
-    """
+    """The scheduling fields of a pod; its topology spread constraints count the pods with these labels."""
     fields = api_form(requested)
     result = {name: fields[name] for name in _UNCHANGED if name in fields}
     tolerations = fields.get("tolerations", [])
@@ -33,9 +29,9 @@ def scheduling(requested: PodScheduling, *, gpus: int, selector: Mapping[str, st
     if tolerations:
         result["tolerations"] = tolerations
     if requested.topology_spread:
-        result["topologySpreadConstraints"] = [
-            _spread(constraint, selector) for constraint in requested.topology_spread
-        ]
+        # Counted per pod template hash: pods that a rollout replaces do not count.
+        own = {"labelSelector": {"matchLabels": dict(selector)}, "matchLabelKeys": ["pod-template-hash"]}
+        result["topologySpreadConstraints"] = [{**api_form(spread), **own} for spread in requested.topology_spread]
     return result
 
 
@@ -85,10 +81,8 @@ def on_linux(fields: Manifest) -> Manifest:
 def bound_to_gpus(fields: Manifest, plan: Plan, *, added_labels: Sequence[str] = ()) -> Manifest:
     """The fields with node constraints that keep engines on the GPUs of their plan; the user's constraints stay.
 
-    A user who selects the label of a GPU product decides alone.
-
-    Args:
-        added_labels: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
+    A user who selects the label of a GPU product decides alone. Labels of the settings that name kinds are
+    `KIND:LABEL=VALUE`.
     """
     requested = fields.get("nodeSelector", {})
     if plan.labels_of_kind and not requested.keys() & {PRODUCT, GKE, *plan.node_selector}:
@@ -141,15 +135,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def queue_labels(requested: SchedulingSpec) -> dict[str, str]:
     return {QUEUE_LABEL: requested.queue_name} if requested.queue_name else {}
-
-
-def _spread(constraint: TopologySpread, selector: Mapping[str, str]) -> Manifest:
-    """The constraint, counted per pod template hash: pods that a rollout replaces do not count."""
-    return {
-        **api_form(constraint),
-        "labelSelector": {"matchLabels": dict(selector)},
-        "matchLabelKeys": ["pod-template-hash"],
-    }
 
 
 def api_form(part: BaseModel) -> Manifest:

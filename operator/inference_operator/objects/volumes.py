@@ -50,10 +50,7 @@ _VOLUME = "model"
 
 
 def model_argument(source: ModelSource, commit: str = "") -> str:
-    """The model that the engine is started with: a hub repository or a path.
-
-    Args:
-        commit: its revision, which is a part of the path of a model from a bucket.
+    """The model that the engine is started with: a hub repository or a path, with the commit of one from a bucket.
 
     Examples:
         >>> model_argument(HubModel("Qwen/Qwen3-8B")), model_argument(ClaimModel("models", "llama/8b"))

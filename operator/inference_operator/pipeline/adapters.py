@@ -138,7 +138,9 @@ def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:
     live = inputs.child(adapter_list_ref(owner))
     engines = [engine for role in planned.roles for engine in role.context.live.engines]
     reports = inputs.samples.adapters
-    content = decided_list(part.adapters, listed_adapters(live), engines, reports, _failed(inputs))
+    statuses = inputs.resource.status.adapters
+    failed = frozenset(adapter.name for adapter in statuses if adapter.phase is AdapterPhase.FAILED)
+    content = decided_list(part.adapters, listed_adapters(live), engines, reports, failed)
     desired = adapter_list(content, owner)
     part = replace(
         part, desired={Ref.of(desired): desired, **part.desired}, awaits_adapters=is_awaited(content, engines, reports)
@@ -149,12 +151,6 @@ def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:
     updates = list_updates(content, engines, routers, reports)
     again = inputs.now + _TELL_AGAIN_AFTER if updates else None
     return replace(part, pods=updates, due=_earliest(part.due, again))
-
-
-def _failed(inputs: Inputs) -> frozenset[str]:
-    return frozenset(
-        adapter.name for adapter in inputs.resource.status.adapters if adapter.phase is AdapterPhase.FAILED
-    )
 
 
 def _earliest(*moments: datetime | None) -> datetime | None:

@@ -27,7 +27,6 @@ _TEMPLATE = "podTemplate"
 
 
 def default_errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
-    """The errors, one line per variable."""
     access = engines[engines.default].access(EngineSpec())
     engine = ReservedPodParts(
         _TEMPLATE, {ENGINE}, [*engine_mounts(ClaimModel("any", ""), access.writable), key_mount()]

@@ -31,8 +31,7 @@ def is_wanted(spec: Spec, engine: Engine, settings: Settings) -> bool:
 def key_to_ask_for(inputs: Inputs, context: RoleContext, inputs_hash: str, *, open_to_all: bool) -> str:
     """Name of the Secret with the key that a pod template of now asks for; empty: it asks for none.
 
-    Args:
-        open_to_all: whether something else than the routers may send requests to its engines.
+    None is asked for where something else than the routers may send requests (`open_to_all`).
     """
     if open_to_all or not is_wanted(context.spec.stated, context.engine, inputs.settings):
         return ""
@@ -71,12 +70,7 @@ def key_to_send(inputs: Inputs, spec: Spec, templates: Sequence[PinnedTemplate],
 def created_key(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: str, *, is_held: bool) -> Part:
     """The Secret, if pods of these templates or routers name it; one of another name is not the operator's to create.
 
-    With `settings.engineKeys: false` the operator has no right to create it.
-
-    Args:
-        templates: the pod templates of engines in use.
-        sent: the name that routers have.
-        is_held: whether nothing is made meanwhile.
+    With `settings.engineKeys: false` the operator has no right to create it. While `is_held`, nothing is made.
     """
     named = {sent, *(asked_key(template.content.template) for template in templates)}
     is_due = inputs.settings.engine_keys and key_secret_name(inputs.owner) in named
@@ -84,11 +78,7 @@ def created_key(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: str, 
 
 
 def unguarded(inputs: Inputs, context: RoleContext, template: PinnedTemplate, *, has_policy: bool) -> str:
-    """A notice if somebody could ask these engines without an API key; empty if not.
-
-    Args:
-        has_policy: whether its engines have a NetworkPolicy.
-    """
+    """A notice if somebody could ask these engines without an API key; empty if not."""
     spec, engine = context.spec.stated, context.engine
     asks = asked_key(template.content.template) and all(
         pod.engine_key for engine in context.live.engines for pod in engine.pods

@@ -28,7 +28,9 @@ def _objects(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
     objects = {ref: manifest for role in roles for ref, manifest in role.objects.items()}
     if not hold.holds_engines:
         return objects
-    serving = _serving(roles, inputs.owner, scales=hold.scales)
+    # The former model serves until the switch. It may scale, to as many engines as are wanted.
+    lives = (live for role in roles for live in _workloads(role, inputs.owner, scales=hold.scales))
+    serving = {Ref.of(live): live for live in lives}
     if hold.holds_others:
         return serving if hold.scales else {}
     workloads = {Ref.of(manifest) for role in roles for manifest in role.workload.objects}
@@ -45,11 +47,6 @@ def _paths(inputs: Inputs, roles: Sequence[Role]) -> Mapping[Ref, Manifest]:
         for ref, live in inputs.children.items()
         if ref.kind in (SERVICE, NETWORK_POLICY) and component_of(live) in serving
     }
-
-
-def _serving(roles: Sequence[Role], owner: Owner, *, scales: bool) -> Mapping[Ref, Manifest]:
-    """The live workloads: the former model serves until the switch. It may scale, to as many engines as are wanted."""
-    return {Ref.of(live): live for role in roles for live in _workloads(role, owner, scales=scales)}
 
 
 def _workloads(role: Role, owner: Owner, *, scales: bool) -> Sequence[Manifest]:

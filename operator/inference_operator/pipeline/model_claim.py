@@ -41,10 +41,7 @@ class OneNode:
 def one_node(inputs: Inputs, spec: Spec, pod: Manifest, *, matters: bool) -> OneNode:
     """Whether that holds for any claim of a pod: of the cache, of its model, of adapters, and those that users add.
 
-    Args:
-        spec: the specification, whose cache's claim the operator may have made.
-        pod: the pod's specification.
-        matters: whether the others are worth a request.
+    Those that the operator has not made are looked up only where it `matters`.
     """
     if one_node_claim(inputs, spec):
         return OneNode(applies=True)

@@ -69,12 +69,9 @@ def _placement(inputs: Inputs, planned: Planned) -> Manifest | None:
     claim = one_node_claim(inputs, planned.shared.stated)
     if not claim:
         return None
-    mounting = (role.context.live for role in planned.roles if _mounts(claim, role.context.live.view.pod_spec))
+    lives = (role.context.live for role in planned.roles)
+    mounting = (live for live in lives if claim in mounted_claims(live.view.pod_spec or {}).values())
     return placement([pod for live in mounting for pod in live.pods], planned.scaled_role.workload.pod)
-
-
-def _mounts(claim: str, pod_spec: Manifest | None) -> bool:
-    return pod_spec is not None and claim in mounted_claims(pod_spec).values()
 
 
 def _broken_kernels(inputs: Inputs, role: Role) -> bool:
@@ -108,12 +105,7 @@ def claim(inputs: Inputs, planned: Planned, cache: CacheSpec) -> Part | Refusal:
 
 def _live_size(inputs: Inputs) -> str | None:
     live = inputs.child(Ref(CLAIM, inputs.owner.key.namespace, cache_claim_name(inputs.owner.key.name)))
-    return _requested(live) if live else None
-
-
-def _requested(live: Manifest) -> str:
-    size: str = live["spec"]["resources"]["requests"]["storage"]
-    return size
+    return str(live["spec"]["resources"]["requests"]["storage"]) if live else None
 
 
 def _unknown_size(size: Refusal, failure: Failure) -> Refusal:

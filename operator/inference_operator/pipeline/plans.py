@@ -51,8 +51,7 @@ def planned(
 def _role(inputs: Inputs, state: PlanState, model: ModelFindings, path: Routing, *, others: int) -> Role | Refusal:
     """One role with its plan; refused if it has none, or if the policy, an engine or the nodes do not allow it.
 
-    Args:
-        others: GPUs of the roles before it.
+    `others` are the GPUs of the roles before it.
     """
     plan = role_plan(state, model)
     if isinstance(plan, Refusal):

@@ -83,22 +83,18 @@ def _desired(parts: Sequence[Part]) -> Mapping[Ref, Manifest]:
     written: dict[Ref, Manifest] = {}
     for part in parts:
         for ref, manifest in part.desired.items():
-            if ref in written and not (_is_program(manifest) and manifest == written[ref]):
+            is_shared = component_of(manifest) == PROGRAM  # by all Jobs; its name has the hash of its content
+            if ref in written and not (is_shared and manifest == written[ref]):
                 raise DoubledWriteError(f"{ref} by {authors[ref].value} and {part.feature.value}")
             authors.setdefault(ref, part.feature)
             written[ref] = manifest
     kept = {ref: live for part in parts for ref, live in part.kept.items() if ref not in written}
-    return {**kept, **{ref: written[ref] for ref in sorted(written, key=lambda ref: _place(ref.kind, authors[ref]))}}
 
+    def place(ref: Ref) -> tuple[bool, int]:
+        """The inspection comes last: nothing that is decided waits for it."""
+        return authors[ref] is Feature.INSPECTION, _APPLY_ORDER.get(ref.kind, 0)
 
-def _place(kind: Kind, author: Feature) -> tuple[bool, int]:
-    """The place of an object in the apply order. The inspection comes last: nothing that is decided waits for it."""
-    return author is Feature.INSPECTION, _APPLY_ORDER.get(kind, 0)
-
-
-def _is_program(manifest: Manifest) -> bool:
-    """Whether it is a program that Jobs install: all Jobs share it, and its name has the hash of its content."""
-    return component_of(manifest) == PROGRAM
+    return {**kept, **{ref: written[ref] for ref in sorted(written, key=place)}}
 
 
 def _pods(parts: Sequence[Part]) -> tuple[PodPatch, ...]:

@@ -8,7 +8,7 @@ from inference_operator.fleet.rollout_slots import TurnInputs, may_begin, record
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import component_of
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, role_view
+from inference_operator.views.workload import WORKLOAD_KINDS, newest_first, role_view
 from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION
 
 
@@ -17,11 +17,12 @@ def turn_inputs(inputs: Inputs) -> TurnInputs:
     resource = inputs.resource
     by_role = workloads_by_role(inputs)
     in_turn = [workload for of_role in by_role for workload in of_role if recorded_turn(workload)]
-    has_begun = bool(in_turn)
+    views = map(role_view, by_role)
+    is_down = any(view.desired > 0 and view.ready == 0 for view in views)  # Ready is that of the former reconcile
     return TurnInputs(
         now=inputs.now,
-        may_begin=has_begun or may_begin(inputs.shared.fleet, resource.key, inputs.settings.rollouts),
-        is_ready=_is_true(inputs, ConditionType.READY) and not any(_is_down(role_view(of_role)) for of_role in by_role),
+        may_begin=bool(in_turn) or may_begin(inputs.shared.fleet, resource.key, inputs.settings.rollouts),
+        is_ready=_is_true(inputs, ConditionType.READY) and not is_down,
         is_stalled=_is_true(inputs, ConditionType.STALLED),
         has_gap=any(map(_replaces_first, in_turn)),
     )
@@ -38,11 +39,6 @@ def workloads_by_role(inputs: Inputs) -> Sequence[Sequence[Manifest]]:
 def _replaces_first(workload: Manifest) -> bool:
     rollout = ROLLOUT_ANNOTATION.read(workload)
     return rollout is not None and rollout.strategy is RolloutStrategy.REPLACE
-
-
-def _is_down(workload: WorkloadView) -> bool:
-    """Whether no pod is ready of those that should be: the condition Ready is that of the former reconcile."""
-    return workload.desired > 0 and workload.ready == 0
 
 
 def _is_true(inputs: Inputs, kind: ConditionType) -> bool:

@@ -20,7 +20,6 @@ from inference_operator.objects.volumes import engine_mounts
 from inference_operator.pipeline.disaggregation import refusal_of_disaggregation
 from inference_operator.planning.network import group_fields
 from inference_operator.planning.role_plan import PlanState
-from inference_operator.roles.engine_choice import EngineChoice
 from inference_operator.router.deployment import reserved_pod_parts as router_parts
 from inference_operator.router.exposure import refusal_of_exposure
 from inference_operator.router.resources import refusal_of_router_resources
@@ -62,12 +61,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or refusal_of_additions(stated.pod_template, own)
         or refusal_of_additions(stated.router.pod_template, router_parts("spec.router.podTemplate"))
     )
-    return _with_choice(refusal, context.choice)
-
-
-def _with_choice(refusal: Refusal | None, choice: EngineChoice) -> Refusal | None:
-    """The refusal with the reason for an engine that the user did not name."""
-    return replace(refusal, problem=sentences(refusal.problem, choice.why)) if refusal else None
+    return replace(refusal, problem=sentences(refusal.problem, context.choice.why)) if refusal else None
 
 
 def _of_adapters(engine: Engine, stated: Spec) -> Refusal | None:

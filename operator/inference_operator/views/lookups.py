@@ -140,8 +140,6 @@ class ConfigMapLookup:
 
 @dataclass(frozen=True, slots=True)
 class ConfigMapText:
-    """The text of that key."""
-
     text: str
     """Empty without the ConfigMap, or without the key."""
 

@@ -292,7 +292,9 @@ def _container_problem(pod: Manifest, container: Manifest) -> PodProblem | None:
     waiting = mapping(state, "waiting")
     reason = _WAITING.get(str(waiting.get("reason")))
     if reason and reason is not Reason.CRASH_LOOP:
-        cause = _pull_error(one_line(waiting.get("message"))) or str(waiting.get("reason"))
+        message = one_line(waiting.get("message"))
+        # The same during a pull and during the back-off (kubelet 1.31 and later).
+        cause = _TRANSPORT.sub("", _BACK_OFF.sub("", message)) or str(waiting.get("reason"))
         is_config = reason is Reason.CONTAINER_CONFIG_ERROR
         cure = missing_object_cure(pod, str(container.get("name")), cause) if is_config else ""
         return PodProblem(reason, cause, cure=cure, from_runtime=is_config)
@@ -328,11 +330,6 @@ _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
 _SIGKILL = 137
 """The exit code of a container that was killed: 128 and the number of the signal."""
 _TRANSPORT = re.compile(r"\brpc error: code = \w+ desc = ")
-
-
-def _pull_error(message: str) -> str:
-    """The error of an image pull: the same during the pull and during the back-off (kubelet 1.31 and later)."""
-    return _TRANSPORT.sub("", _BACK_OFF.sub("", message))
 
 
 def _terminated_log(meta: Manifest, container: Manifest) -> LogLookup:

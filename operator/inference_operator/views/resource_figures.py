@@ -13,8 +13,6 @@ ConditionState = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class EngineGpus:
-    """The GPUs of one engine."""
-
     kind: str
     """The kind that it was sized for; empty if it is unknown."""
     count: int

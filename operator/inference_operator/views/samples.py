@@ -205,13 +205,10 @@ def next_activity(
     longest_gap: float,
     in_traffic: bool = True,
 ) -> EngineActivity:
-    """The activity of an engine after its next sample.
+    """The activity of an engine after its next sample, with the unfinished requests that routers have sent to it.
 
     While an engine is out of traffic, the clock keeps running even when idle; only a probe response brings it back.
-
-    Args:
-        sessions: unfinished requests that routers have sent to it.
-        longest_gap: with more seconds than this between two samples, the time without progress restarts.
+    With more seconds than `longest_gap` between two samples, the time without progress restarts.
     """
     now = EngineActivity(sample, sessions, at)
     if not now.outstanding and in_traffic:

@@ -91,11 +91,7 @@ def newest_first(workloads: Iterable[Manifest]) -> Sequence[Manifest]:
 
 
 def role_view(workloads: Sequence[Manifest]) -> WorkloadView:
-    """The view of all workloads of a role: numbers are added, and everything else is that of the newest.
-
-    Args:
-        workloads: the live workloads, the newest first.
-    """
+    """The view of all workloads of a role, newest first: numbers are added, and the rest is that of the newest."""
     views = [workload_view(workload) for workload in workloads]
     if len(views) <= 1:
         return views[0] if views else WorkloadView()

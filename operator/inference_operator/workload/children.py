@@ -22,8 +22,7 @@ from inference_operator.workload.pod_spec import WorkloadInputs
 def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_all: bool) -> dict[Ref, Manifest]:
     """All objects of the role but its budget by reference, in the order in which they are applied.
 
-    Args:
-        open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
+    A NetworkPolicy admits everybody if something else than our routers sends requests (`open_to_all`).
     """
     kinds = {manifest["kind"] for manifest in workload}
     has_groups = STATEFUL_SET.name in kinds

@@ -47,17 +47,18 @@ class Groups:
 def groups(
     live: Sequence[LiveGroup], taken: Collection[int], replicas: int, strategy: RolloutStrategy, old_engines: int = 0
 ) -> Groups:
-    """The groups of a role, by the rules at the top of this module.
+    """The groups of a role, by the rules at the top; live ones newest first.
 
-    Args:
-        live: the newest first.
-        taken: slots whose names are in use, also by pods of a group that is gone.
-        old_engines: engines of an old Deployment that serve.
+    Slots are `taken` while their names are in use, also by pods of a group that is gone. `old_engines` of a Deployment
+    serve.
     """
     if not replicas:
         newest = min(live, key=lambda group: not group.is_current, default=None)
         return Groups(current=(), off=newest.slot if newest else None)
-    current = sorted((group for group in live if group.is_current), key=_removed_last_first)
+    current = sorted(
+        (group for group in live if group.is_current),
+        key=lambda group: (not group.serves, not group.is_placed, -group.requests, group.slot),  # rule 6
+    )
     old = [group for group in live if not group.is_current]
     serving = sum(group.serves for group in current)
     wanted = replicas
@@ -77,17 +78,8 @@ def groups(
 
 
 def kept_engines(strategy: RolloutStrategy, replicas: int, *, serving: int, current: int) -> int:
-    """The number of old engines that may stay.
-
-    Args:
-        serving: engines of the desired template that serve.
-        current: engines of the desired template that exist or are created now.
-    """
+    """The number of old engines that may stay beside those of the desired template that serve, and that exist."""
     return max(0, replicas - (current if strategy is RolloutStrategy.REPLACE else serving))
-
-
-def _removed_last_first(group: LiveGroup) -> tuple[bool, bool, int, int]:
-    return not group.serves, not group.is_placed, -group.requests, group.slot
 
 
 def _free_slots(taken: Collection[int], count: int) -> Iterator[int]:

@@ -167,11 +167,7 @@ def _sentence(name: str, record: GivenBack) -> str:
 
 
 def yielding(context: RoleContext, half: Sequence[HalfPlaced]) -> Yielding:
-    """Which groups of a role give their room back, by the rules at the top of this module.
-
-    Args:
-        half: the half-placed groups of all InferenceDeployments, those of the role included.
-    """
+    """Which groups of a role give their room back, by the rules at the top; `half` has those of all resources."""
     engines, live = context.live.engines_of_groups, context.live.groups
     own = {group.name: group for group in half if group.namespace == context.owner.key.namespace and group.name in live}
     by_name = {name: _record(context, group, engines.get(name), half) for name, group in live.items()}

@@ -154,10 +154,6 @@ def _over_quota(start: Start) -> datetime | None:
     return since if not start.needs_more and _has_place_for_one(message) else None
 
 
-def _refused(start: Start) -> datetime | None:
-    return None if _over_quota(start) else start.refused()[1]
-
-
 def _has_place_for_one(message: str) -> bool:
     """Whether a quota is only full: neither lower than what is used, nor than what one pod requests.
 
@@ -190,10 +186,6 @@ def _failing(start: Start) -> datetime | None:
     return _first([*begins, None if start.attached() else start.unmounted()])
 
 
-def _not_serving(start: Start) -> datetime | None:
-    return _first(engine.created for engine in start.new)
-
-
 _HELD = "Its successor needs a volume that it uses"
 
 ROOM = Obstacle("no room", lambda start: start.unschedulable(_ROOM), removed=True, node_helps=True)
@@ -209,12 +201,17 @@ QUOTA = Obstacle(
     "full quota", _over_quota, removed=True, no_successor="A quota of the namespace allows no successor beside it"
 )
 ATTACHED = Obstacle("volume in use", Start.attached, removed=True, no_successor=_HELD)
-REFUSED = Obstacle("pod refused", _refused, removed=False, no_successor="Kubernetes refuses the pod of its successor")
+REFUSED = Obstacle(
+    "pod refused",
+    lambda start: None if _over_quota(start) else start.refused()[1],
+    removed=False,
+    no_successor="Kubernetes refuses the pod of its successor",
+)
 """By another quota, a LimitRange, or an admission policy."""
 UNFIT = Obstacle("no suitable node", lambda start: start.unschedulable(_OTHER), removed=False, node_helps=True)
 FAILING = Obstacle("failing", _failing, removed=False)
 """Its image cannot be pulled, its volume cannot be mounted, or its container ends."""
-NOT_READY = Obstacle("not ready", _not_serving, removed=False)
+NOT_READY = Obstacle("not ready", lambda start: _first(engine.created for engine in start.new), removed=False)
 """It pulls or loads: that it does so for too long is the progress deadline's matter."""
 
 OBSTACLES = (EXCLUSIVE, ROOM, APART, QUOTA, ATTACHED, REFUSED, UNFIT, FAILING, NOT_READY)

@@ -68,10 +68,6 @@ def stalled_engines(
 
     None is deleted while a replacement is missing or loading. An engine that cannot start for another reason, such as
     one that is unschedulable, delays nothing.
-
-    Args:
-        desired: how many engines the workload should have.
-        stall_seconds: how long an engine may have requests and make no progress.
     """
     staying = [engine for engine in engines if not (engine.terminating or engine.failed)]
     if len(staying) < desired or any(not engine.ready and engine.problem is None for engine in staying):
@@ -90,11 +86,7 @@ def stalled_engines(
 
 
 def traffic_changes(engines: Sequence[EngineView], samples: Samples, *, seconds: float) -> tuple[PodPatch, ...]:
-    """The engines to take out of traffic, and those to take back in.
-
-    Args:
-        seconds: how long an engine may make no progress.
-    """
+    """The engines to take out of traffic that made no progress for these seconds, and those to take back in."""
     ready = [engine for engine in engines if engine.is_serving]
     inside = [engine for engine in ready if engine.traffic]
     outside = [engine for engine in ready if not engine.traffic]
