@@ -48,7 +48,7 @@ class Elsewhere(Vllm):
 class Unprobed(Vllm):
     """An engine without a request that only a computing engine answers."""
 
-    def probe_request(self, model: str) -> ProbeRequest | None:  # type: ignore[override]  # noqa: ARG002 - protocol
+    def probe_request(self, model: str) -> ProbeRequest | None:  # noqa: ARG002 - protocol
         return None
 
 
@@ -226,6 +226,7 @@ async def test_an_engine_that_asks_for_a_key_is_scraped_and_found_if_it_hangs(ha
 async def test_an_engine_that_asks_for_a_key_answers_the_probe_request_of_the_operator(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("a" * 64)
     request = Vllm().probe_request("tiny")
+    assert request
     async with answering(key_file=str(tmp_path / "key")) as served, PodClient() as client:
         there = Address("127.0.0.1", served.port)
         assert await client.post(there, request.path, request.body, seconds=PROBE_SECONDS) == HTTPStatus.OK
