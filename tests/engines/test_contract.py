@@ -51,7 +51,7 @@ def test_an_engine_that_does_not_state_what_it_must_cannot_be_made() -> None:
     class Unstated(Engine):
         pass
 
-    with pytest.raises(TypeError, match=r"access.*check.*cpu_needs.*image.*on_gpus.*option_classes.*process"):
+    with pytest.raises(TypeError, match=r"check.*cpu_needs.*image.*on_gpus.*option_classes.*process"):
         Unstated()  # type: ignore[abstract]
 
 
