@@ -5,7 +5,6 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from inference_operator.api.duration import duration
 from inference_operator.cli.parser import UsageError
 
 DEFAULT_NAMESPACE = "default"
@@ -60,6 +59,8 @@ MOST_SECONDS = 24 * 3600
 
 
 def seconds(text: str) -> float:
+    from inference_operator.api.duration import duration  # noqa: PLC0415 - 10 ms, and few commands have a time
+
     try:
         found = duration(text).total_seconds()
     except ValueError:
