@@ -1,7 +1,7 @@
 """A Kubernetes operator for inference services: decide in pure functions, then do.
 
 The packages, in eight groups, from the top layer to the lowest. A package imports only what comes after it; packages
-with `|` between them do not import each other (docs/contributing/architecture.md, section 3).
+with `|` between them do not import each other (docs/explanation/architecture.md, section 3).
 
 1. entry points: cli | app
 2. network: kube | scrape | model_files | telemetry

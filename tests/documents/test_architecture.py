@@ -5,7 +5,7 @@ import re
 from inference_operator.pipeline.part import Feature
 from tests.documents.test_documents import REPOSITORY
 
-PAGE = (REPOSITORY / "docs" / "contributing" / "architecture.md").read_text()
+PAGE = (REPOSITORY / "docs" / "explanation" / "architecture.md").read_text()
 PACKAGE = REPOSITORY / "operator" / "inference_operator"
 
 

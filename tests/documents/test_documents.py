@@ -63,7 +63,7 @@ def test_every_make_command_in_the_documents_exists(page: Path) -> None:
     assert named <= targets
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/contributing/architecture.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/explanation/architecture.md"])
 def test_the_resource_shown_on_a_page_equals_the_quickstart_sample(page: str) -> None:
     (shown,) = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
     assert shown == QUICKSTART.read_text()
@@ -71,7 +71,7 @@ def test_the_resource_shown_on_a_page_equals_the_quickstart_sample(page: str) ->
 
 
 def test_the_reconcile_function_on_the_architecture_page_equals_the_code() -> None:
-    page = (REPOSITORY / "docs" / "contributing" / "architecture.md").read_text()
+    page = (REPOSITORY / "docs" / "explanation" / "architecture.md").read_text()
     (shown,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert shown == textwrap.dedent(inspect.getsource(Reconciler.reconcile))
 
