@@ -94,7 +94,7 @@ LONGEST_STALL = _gauge(
 SCRAPES = _counter("infd_scrapes", "Scrapes of pod metrics, by component and result", "component", "result")
 
 
-class Counts(Collector):
+class CountsByLabel(Collector):
     """A gauge of numbers by one label, counted at each scrape, so that it is never out of date."""
 
     def __init__(self, name: str, text: str, label: str = "state") -> None:
@@ -110,13 +110,13 @@ class Counts(Collector):
         yield family
 
 
-RESOURCES = Counts("infd_resources", "InferenceDeployments in each state: `ready`, `progressing`, `stalled`")
-ROLLOUT_RESOURCES = Counts(
+RESOURCES = CountsByLabel("infd_resources", "InferenceDeployments in each state: `ready`, `progressing`, `stalled`")
+ROLLOUT_RESOURCES = CountsByLabel(
     "infd_rollout_resources",
     "InferenceDeployments by how far changes of the operator's settings are: `waiting` for their turn, `rolling`,"
     " `failed` (healthy before and not now), `done`",
 )
-NODE_GPUS = Counts(
+NODE_GPUS = CountsByLabel(
     "infd_node_gpus",
     "GPUs of all ready nodes that are not cordoned, by kind, used or not; none where nodes cannot be listed",
     label="gpu",
