@@ -44,6 +44,7 @@ def job(prompts: int) -> dict[str, Any]:
         "model": _MODEL,
         "prompts": prompts,
         "clients": CLIENTS,
+        "sequences": SEQUENCES,
         "side": SIDE,
         "lease": lease_seconds(OBJECTIVE),
         "args": [

@@ -185,6 +185,12 @@ class Run:
             text = await answer.text()
         return {cause or place: float(value) for cause, place, value in COUNTED.findall(text)}
 
+    async def metric(self, name: str) -> float:
+        async with self.session.get(f"http://{HOST}:{DECODE}/metrics") as answer:
+            found = re.search(rf"^{name}{{.*}} (\S+)$", await answer.text(), re.MULTILINE)
+        assert found, name
+        return float(found[1])
+
     async def equal(self, cause: str, prompt: str = "", **fields: Any) -> None:  # noqa: ANN401 - of a request
         """A prompt has one engine's answer, and was computed where and why it is said."""
         prompt = prompt or self.prompt()
@@ -232,6 +238,30 @@ async def equality(run: Run) -> None:
     print(f"{len(prompts)} prompts, before {before}, after {after}", flush=True)
     assert all(same), f"{same.count(False)} of {len(same)} answers differ"
     assert after["remote"] - before.get("remote", 0) >= 0.8 * len(prompts), (before, after)
+
+
+async def preempted(run: Run) -> None:
+    """More tokens at once than the KV cache of the decode engine holds: answers begin anew, some after a transfer."""
+    prompts = [run.prompt(run.random.randrange(60, 120)) for _ in range(4 * run.job["sequences"])]
+
+    async def answers(ask: Callable[..., Awaitable[tuple[int, str]]], at_once: int) -> list[tuple[int, str]]:
+        gate = asyncio.Semaphore(at_once)
+
+        async def one(prompt: str) -> tuple[int, str]:
+            async with gate:
+                return await ask(prompt, max_tokens=240, ignore_eos=True)
+
+        return await asyncio.gather(*map(one, prompts))
+
+    expected = await answers(run.alone, run.job["clients"])
+    before, remote = await run.metric("vllm:num_preemptions_total"), (await run.counts())["remote"]
+    same = [got == one for got, one in zip(await answers(run.ask, run.job["sequences"]), expected, strict=True)]
+    preemptions = await run.metric("vllm:num_preemptions_total") - before
+    remote = (await run.counts())["remote"] - remote
+    print(f"{len(prompts)} prompts, {remote:.0f} computed apart, {preemptions:.0f} preemptions", flush=True)
+    assert all(same), f"{same.count(False)} of {len(same)} answers differ"
+    assert preemptions, "the KV cache had room for all"
+    assert remote, "all were computed here"
 
 
 async def hostile(run: Run) -> None:
@@ -293,12 +323,11 @@ async def drained(run: Run) -> None:
     """Nothing of what was given up keeps blocks of the decode engine."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        async with run.session.get(f"http://{HOST}:{DECODE}/metrics") as answer:
-            usage = re.search(r"^vllm:kv_cache_usage_perc{.*} (\S+)$", await answer.text(), re.MULTILINE)
-        if usage and float(usage[1]) == 0:
+        usage = await run.metric("vllm:kv_cache_usage_perc")
+        if not usage:
             return
         await asyncio.sleep(0.5)
-    raise AssertionError(f"the KV cache is used: {usage and usage[1]}")
+    raise AssertionError(f"the KV cache is used: {usage}")
 
 
 async def gone(run: Run) -> None:
@@ -422,7 +451,7 @@ async def off(run: Run) -> None:
 CASES: dict[str, Callable[[Run], Awaitable[None]]] = {
     case.__name__: case
     for case in (
-        *(equality, hostile, revision, silent, silent_read, gone, late, paused),
+        *(equality, preempted, hostile, revision, silent, silent_read, gone, late, paused),
         *(dead_in_the_step, dead_before_the_read, other_version, garbage, off),
     )
 }
