@@ -47,7 +47,10 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
+    """In seconds."""
+
     startup: int
+    """From the start of the container until the engine is ready."""
     dns_staleness: int
     """From the start of the shutdown until no client uses the engine's address from DNS any more."""
     drain: int

@@ -214,6 +214,7 @@ def counted_bytes(matrices: tuple[Matrix, ...], element_bytes: int, stored: Quan
 
 
 def element_size(matrix: Matrix, element_bytes: int, stored: Quantization) -> float:
+    """In bytes. Embeddings, heads and routers are never quantized."""
     quantised = stored.kernel is not Kernel.NONE and matrix.part in stored.parts
     return stored.bits_of(matrix.part) / 8 if quantised else float(element_bytes)
 

@@ -28,6 +28,7 @@ class GpuOffers:
     possible: tuple[GpuOffer, ...]
     """GPUs to size for: the live ones, declared ones, and those that the spec names."""
     unknown_nodes: int
+    """Nodes with GPUs of unknown kind, since no label names it."""
     visible: bool
     excluded: tuple[str, ...] = ()
     """GPUs that the engine's image cannot use: the problem of each, and what to do; in sentences."""

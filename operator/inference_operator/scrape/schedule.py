@@ -31,6 +31,8 @@ class Pace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
+    """Seconds between two scrapes of one component, at each pace."""
+
     urgent: float
     busy: float
     calm: float

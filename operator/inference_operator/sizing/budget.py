@@ -83,6 +83,7 @@ class Budget:
     recipe_cache: str = ""
     """The type of the KV cache, where it is that of the model's recipe; otherwise empty."""
     spare: float = SPARE
+    """Fraction of the memory that stays free where sizing chooses a size."""
     pinned: float = 0.0
     """Memory of the host that each rank pins for the tokens of its requests."""
 

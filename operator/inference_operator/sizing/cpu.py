@@ -28,6 +28,7 @@ UNKNOWN_CACHE_BYTES = 4 * GIB
 @dataclass(frozen=True, slots=True)
 class CpuNeeds:
     context: int | None
+    """Longest sequence in tokens; None: the model's own."""
     cache_bytes: int
     """Size of the KV cache of each rank."""
     memory_gib: int

@@ -48,6 +48,7 @@ class EngineMemory:
     """Whether each rank keeps, for each sequence of a batch: its token ids in pinned memory of the host, tables of its
     blocks on the GPU, and on the last stage counts of the vocabulary's entries, for penalties."""
     spare: float
+    """Fraction of the GPU that stays free where sizing chooses a size."""
     vision_gib: float
     """Peak of encoding the largest image, without its entry in the encoder cache."""
     expert_workspace: bool

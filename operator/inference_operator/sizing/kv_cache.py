@@ -32,6 +32,7 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
     unit_bytes: float
+    """Of one block of one group."""
     kept: tuple[Kept, ...]
     token_bytes: float
     """Bytes of one more token when every window is full."""

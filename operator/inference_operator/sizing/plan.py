@@ -36,6 +36,7 @@ class PerGpu:
     kv_cache_tokens: int
     kv_token_bytes: int
     headroom_gib: float
+    """KV cache beyond one sequence of the longest context."""
     max_concurrency_at_full_context: float
     max_concurrency_at_2048_tokens: float
     origins: Mapping[str, str]
@@ -104,6 +105,7 @@ class Plan:
     cpu_offload_gib: float = 0.0
     context_reduced: bool = False
     model_context: int = 0
+    """The model's own context in tokens, if sizing chose a shorter one; otherwise 0."""
     assumptions: tuple[str, ...] = ()
     """Values that the model's config does not state and sizing assumed."""
     unaccounted: tuple[str, ...] = ()

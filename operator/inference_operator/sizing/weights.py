@@ -28,6 +28,7 @@ and on each of four (0.19, H100). No tensor of this size is known, and no other 
 TOWER_AT_MOST = 0.12
 """The part of a checkpoint beyond the language model's matrices is the vision tower, up to this fraction."""
 _KEPT = 100
+"""Results that are kept: more than the divisions that are compared for one model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ class _Stored:
     correction: float
     """The size of the files in relation to the count of the quantized parts."""
     tower: float
+    """In bytes."""
 
     def size(self, matrix: Matrix) -> float:
         if matrix.part not in self.quantization.parts:

@@ -36,6 +36,7 @@ class PodLine:
     ready: bool
     node: str
     seconds: int | None
+    """Its age; None if it is unknown."""
     requests: str = ""
     """Requests that it computes and that wait in it; empty if they are not reported."""
     template: str = ""
@@ -48,6 +49,7 @@ class Traffic:
     held: int
     """Requests that wait in routers while no engine is ready."""
     requests: int
+    """Those since the routers started."""
     per_second: float | None = None
     first_byte_half: float | None = None
     """Seconds to the first byte of a stream that half of the requests keep."""

@@ -20,6 +20,7 @@ FIRST_LINE_SECONDS = 5.0
 PATIENCE_SECONDS = 1.0
 """How long a connection may say nothing where there are no more places. Who is honest speaks first."""
 PROBE_SECONDS, PROBES = 3, 3
+"""TCP keepalive."""
 _DNS = ThreadPoolExecutor(2, "dns")
 """Threads of their own, so that no stranger keeps the program from looking at its engine."""
 Address = IPv4Address | IPv6Address | None

@@ -66,6 +66,7 @@ class TokenBytes:
     masks: int
     """Attention masks: one, and another with sliding windows."""
     element: int
+    """Of an element of the attention mask."""
 
     @classmethod
     def of(cls, facts: ModelFacts, shape: Shape) -> "TokenBytes":
