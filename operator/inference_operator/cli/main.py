@@ -136,21 +136,9 @@ def main(arguments: Sequence[str] | None = None, engines: object = None, **optio
     if "_ARGCOMPLETE" in os.environ:
         named("completer:complete")()
     words = sys.argv[1:] if arguments is None else arguments
-    run_command(
-        lambda: _run(argparse.Namespace(**{**vars(parser(words).parse_args(words)), **options}), engines), words
-    )
 
+    def run() -> int:
+        given = argparse.Namespace(**{**vars(parser(words).parse_args(words)), **options})
+        return int(named("execution:execute")(given, engines))
 
-def _run(options: argparse.Namespace, engines: object) -> int:
-    work = named(options.run)
-    from pydantic import ValidationError  # noqa: PLC0415 - imported by all commands, and not for `--help`
-
-    from inference_operator.engines.registry import ENGINES  # noqa: PLC0415 - as above
-    from inference_operator.settings import setting_errors  # noqa: PLC0415 - as above
-
-    try:
-        if "kubeconfig" in options and "namespace" in options and options.namespace is None:
-            options.namespace = named("cluster_command:namespace_of_context")(options)
-        return int(work(options, engines or ENGINES))
-    except ValidationError as error:
-        raise UsageError("\n".join(setting_errors(error))) from error
+    run_command(run, words)
