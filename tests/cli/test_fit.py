@@ -1,5 +1,6 @@
 """`infd fit`: models that fit, models that do not, and the numbers of its output."""
 
+import codecs
 import json
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,12 @@ def test_a_model_whose_cuda_graphs_exceed_the_memory_does_not_fit(
     assert found["fits"] is False
     assert found["kvCacheGiB"] < 0
     assert "short by" in found["reason"]
+
+
+def test_a_config_may_begin_with_a_byte_order_mark(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+    plain = answer(capsys, f"--config {config} {REPLAY}")
+    config.write_bytes(codecs.BOM_UTF8 + config.read_bytes())
+    assert answer(capsys, f"--config {config} {REPLAY}") == plain
 
 
 def test_enforce_eager_counts_no_cuda_graph_memory(capsys: pytest.CaptureFixture[str], config: Path) -> None:

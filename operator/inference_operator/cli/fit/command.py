@@ -283,7 +283,7 @@ def _of_file(path: str) -> tuple[object, Weights | None, SideFiles]:
     if len(text) > MAX_CONFIG_CHARACTERS:
         raise UsageError(f"{path}: is larger than {MAX_CONFIG_CHARACTERS // 2**20} MiB, so it is not a config.json.")
     try:
-        document: object = json.loads(text)
+        document: object = json.loads(text.removeprefix("\ufeff"))  # as `json.loads` reads bytes
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: is not valid JSON.") from error
     result = parsed_result(json.dumps(document))
