@@ -28,7 +28,7 @@ NETWORK = KVPath(token_bytes=147_456, gigabits=100)
 """Of 36 layers with 8 heads of 128 in 16 bits, as Qwen3-8B has them."""
 ENGINES, AMPLE = 4, 3
 """Engines of the role whose rate is looked for, and times as many as needed of the other one."""
-RATIO_AIM, KEPT_AIM = at_most(0.3), at_least(98.0)
+RATIO_AIM, KEPT_AIM = at_most(0.25), at_least(98.0)
 """Engines behind a router have one queue, and the model gives each its own: the longer prompts take beside the
 objective, the more engines for them it asks for."""
 
