@@ -92,6 +92,7 @@ OTHERS = {
     "DCGM_FI_DEV_GPU_UTIL": "Use of a GPU in percent (NVIDIA's DCGM exporter)",
     "vllm:nixl_xfer_time_seconds": "Time of a decode engine to read a prompt's KV cache (vLLM's NIXL connector)",
     "vllm:nixl_bytes_transferred": "Bytes of each such read (vLLM's NIXL connector)",
+    "vllm:nixl_num_failed_transfers_total": "Such reads that failed (vLLM's NIXL connector)",
 }
 """Those of NIXL are in no page of an engine without `disaggregation`: vLLM 0.32, `kv_connector/v1/nixl/stats.py`."""
 
