@@ -4,6 +4,7 @@
 - The second kubelet has other ports and another cgroup, and the administrator's rights.
 """
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,6 +102,7 @@ def _remove(cluster: LocalCluster, started: "list[subprocess.Popen[bytes]]", whe
     cluster.kubectl("cordon", NAME)
     cluster.kubectl("delete", "pods", *pods, "--wait=true", f"--timeout={_DELETED}s")
     for process in reversed(started):
+        process.send_signal(signal.SIGCONT)  # nsenter stops itself with its child, which a fault may have stopped
         process.terminate()
         process.wait()
     cluster.kubectl("delete", "node", NAME, "--ignore-not-found")
