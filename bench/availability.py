@@ -38,6 +38,8 @@ FAULTS_OF_A_ROUND = 3
 CALM_SECONDS = 3.0
 REQUEST_SECONDS = 330.0
 """Routers hold a request for 300 s at most."""
+RETRY_SECONDS = 0.5
+"""Until a client asks once more; the `openai` package waits as long (`_constants.py`, INITIAL_RETRY_DELAY)."""
 FOLDER = Path(".reports/availability")
 PAGE = ROOT / "docs" / "explanation" / "testing.md"
 MARK, END = "<!-- Written by `python -m bench.availability --write` -->\n", "<!-- To here -->\n"
@@ -147,6 +149,7 @@ class RetryingLoad(NumberedLoad):
     async def _answer(self, session: aiohttp.ClientSession, question: Question, kept: bool) -> CheckedAnswer:  # noqa: FBT001
         answer = await super()._answer(session, question, kept)
         if answer.loss:
+            await asyncio.sleep(RETRY_SECONDS)
             retried = replace(question, request_id=f"{question.request_id}-again")
             again = await super()._answer(session, retried, kept)
             self.again.append(replace(again, number=len(self.again)))
