@@ -233,7 +233,8 @@ class Group:
         self.until_ready()
 
     def until_ready(self) -> None:
-        ready = lambda: all(pod.status("/ready") == 200 for pod in self.pods)  # noqa: E731
+        # A member is ready before the engine of a worker has written what it was started with.
+        ready = lambda: all(pod.status("/ready") == 200 and pod.started() for pod in self.pods)  # noqa: E731
         eventually(ready, seconds=WAIT_SECONDS, what=lambda: f"all serve:\n{self.logs()}")
 
     def logs(self) -> str:

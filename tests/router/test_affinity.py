@@ -6,7 +6,7 @@ import string
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inference_operator.router.long_bodies import SEARCHED_BYTES
@@ -118,6 +118,7 @@ PIECES = [b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b" ", b"1", b'"a":', 
     st.sampled_from([b"", b'{"messages":[', b'{"input":[', b'{"messages":[{"content":[', b'{"a":"']),
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map(b"".join),
 )
+@example(b'{"messages":[', b"{ }")
 @settings(deadline=None, max_examples=50)
 def test_the_search_in_repeated_pieces_takes_a_bounded_number_of_steps(start: bytes, piece: bytes) -> None:
     instructions, read = _taken((start + piece * (SEARCHED_BYTES // len(piece)))[:SEARCHED_BYTES])

@@ -12,10 +12,17 @@ _COUNTED = rb"""
 local script, EVERY = ...
 local bytes, instructions = 0, 0
 local find, match, gsub = string.find, string.match, string.gsub
+-- Where an anchored pattern fails behind its first class, it has read this class and one byte.
+local function unmatched(text, pattern, from)
+  local class, literal = match(pattern, "^%^(%b[][*+])(.)")
+  local read = class and #(match(text, "^" .. class, from) or "")
+  return read and text:sub(from + read, from + read) ~= literal and read + 1 or #text - from + 1
+end
 function string.find(text, pattern, from, plain)
   local found = table.pack(find(text, pattern, from, plain))
   if not plain then
-    bytes = bytes + (found[2] or #text) - (from or 1) + 1
+    from = from or 1
+    bytes = bytes + (found[2] and found[2] - from + 1 or unmatched(text, pattern, from))
   end
   return table.unpack(found)
 end
