@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, program_command
-from inference_operator.engines.tables import text_of
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.hardware.offers import offer_named
 from inference_operator.sizing.plan import Plan
+from inference_operator.text_tables import text_of
 
 GPU_CHECK = "gpu_check"
 GPU_CHECK_SOURCE = text_of(__package__, "gpu_check.py")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inference_operator.engines.environment import NO_FIELD
-from inference_operator.engines.tables import text_of
+from inference_operator.text_tables import text_of
 
 
 class Class(StrEnum):

@@ -13,7 +13,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.classified import LIBRARY_SECRETS, LIBRARY_VARIABLES, Class, Classified, classified
 from inference_operator.engines.options import OptionClasses
-from inference_operator.engines.tables import text_of
+from inference_operator.text_tables import text_of
 
 
 @dataclass(frozen=True, slots=True)

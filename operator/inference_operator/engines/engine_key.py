@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_operator.engines.programs import program_command
-from inference_operator.engines.tables import text_of
+from inference_operator.text_tables import text_of
 
 KEY_PROGRAM = "engine_key"
 KEY_SOURCE = text_of(__package__, "engine_key_program.py")

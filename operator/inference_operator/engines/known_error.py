@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.start_log import Diagnosis
-from inference_operator.engines.tables import text_of
+from inference_operator.text_tables import blocks
 
 COUNT, DECIMAL = r"\d{1,15}(?!\d)", r"\d{1,9}(?:\.\d{1,9})?"
 """Patterns of numbers in messages, of at most the digits that a count or a size can have. Longer ones are no figures of
@@ -43,8 +43,8 @@ def known_errors(package: str, name: str) -> Sequence[KnownError]:
     def pattern_of(name: re.Match[str]) -> str:
         return names[name[1]]
 
-    for block in text_of(package, f"{name}.txt").strip().split("\n\n"):
-        match [line for line in block.splitlines() if not line.startswith("#")]:
+    for block in blocks(package, name):
+        match block:
             case [reason, wording, cause]:
                 errors.append(known_error(Reason(reason), _NAME.sub(pattern_of, wording), cause))
             case [line] if line.startswith("["):
@@ -52,8 +52,8 @@ def known_errors(package: str, name: str) -> Sequence[KnownError]:
             case [line]:
                 defined, _, pattern = line.partition(" = ")
                 names[defined] = _NAME.sub(pattern_of, pattern)
-            case [_, *_] as lines:
-                raise ValueError(f"{name}: {lines}")
+            case _:
+                raise ValueError(f"{name}: {block}")
     return errors
 
 

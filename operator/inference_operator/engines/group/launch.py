@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from inference_operator.engines.process import GroupMember, Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, program_command
-from inference_operator.engines.tables import text_of
+from inference_operator.text_tables import text_of
 
 RANK_VARIABLE = "GROUP_RANK"
 """Variable with the member's rank: the pod's label `apps.kubernetes.io/pod-index`."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.hardware import Device
 from inference_operator.engines.model_access import Support
-from inference_operator.engines.tables import text_of
+from inference_operator.text_tables import text_of
 
 VERSION = "0.7.0"
 """The version that options, architectures and memory describe."""

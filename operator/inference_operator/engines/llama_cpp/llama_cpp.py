@@ -29,7 +29,6 @@ from inference_operator.engines.llama_cpp.options import (
 )
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.start_log import Phase
-from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
@@ -38,6 +37,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.fitting import LEAST_CONTEXT
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
+from inference_operator.text_tables import text_of
 
 PHASES: Mapping[Phase, re.Pattern[str]] = {
     Phase.LOADING: re.compile(r" load_model: loading model '"),

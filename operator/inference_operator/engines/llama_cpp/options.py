@@ -15,7 +15,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.environment import DANGEROUS, LOADS_LIBRARIES, MANAGED, NO_FIELD
 from inference_operator.engines.llama_cpp.image import VERSION
-from inference_operator.engines.tables import text_of
+from inference_operator.text_tables import text_of
 
 OWN_VARIABLES = "LLAMA_"
 """Begins the names of variables that stand for options, such as LLAMA_ARG_PORT."""

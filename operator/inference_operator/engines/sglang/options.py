@@ -15,7 +15,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.environment import MANAGED, NO_FIELD, not_allowed
 from inference_operator.engines.sglang.image import VERSION
-from inference_operator.engines.tables import rows, text_of
+from inference_operator.text_tables import rows, text_of
 
 _ATTENTION_GROUPS = ("--attn-dp-size", "--attention-data-parallel-size")
 _EXPERT_RANKS = ("--ep-size", "--expert-parallel-size", "--ep")

@@ -46,7 +46,6 @@ from inference_operator.engines.sglang.options import (
     refusal_of_own_variables,
 )
 from inference_operator.engines.start_log import Phase
-from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -56,6 +55,7 @@ from inference_operator.models.quantization import named_quantization
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape, Speculation
+from inference_operator.text_tables import text_of
 
 PHASES: Mapping[Phase, re.Pattern[str]] = {
     # srt/distributed/device_communicators/pynccl.py

@@ -5,7 +5,7 @@ architecture, and compares the answers of continuous batching with those of `gen
 """
 
 from inference_operator.engines.model_access import Support
-from inference_operator.engines.tables import rows
+from inference_operator.text_tables import rows
 
 VERSION = "5.19.0"
 BATCHED = "batched"

@@ -21,7 +21,6 @@ from inference_operator.engines.model_access import TEMPORARY, Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.start_log import Phase
-from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
 from inference_operator.engines.transformers.architectures import BATCHED, VERSION, support
@@ -31,6 +30,7 @@ from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
+from inference_operator.text_tables import text_of
 
 PHASES: Mapping[Phase, re.Pattern[str]] = {
     Phase.DOWNLOADING: re.compile(r"^Downloading \S", re.MULTILINE),

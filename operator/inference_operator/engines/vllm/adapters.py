@@ -8,8 +8,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.process import AdapterLoader, GroupMember
 from inference_operator.engines.programs import program_command
-from inference_operator.engines.tables import text_of
 from inference_operator.engines.vllm.cli_args import given_options, values_of
+from inference_operator.text_tables import text_of
 
 MODULES = "--lora-modules"
 _PATH = "path"

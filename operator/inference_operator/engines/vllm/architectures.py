@@ -14,11 +14,11 @@
 from collections.abc import Iterator, Sequence
 
 from inference_operator.engines.model_access import Support
-from inference_operator.engines.tables import rows
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.memory import version_of
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.sizing.gpu_support import AttentionKind, GpuSupport, Method
+from inference_operator.text_tables import rows
 
 MODEL_IMPL = "--model-impl"
 THROUGH_TRANSFORMERS = "transformers"

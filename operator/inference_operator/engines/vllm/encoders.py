@@ -7,11 +7,11 @@ the two (0.32.0, `supports_encoder_tp_data` of the classes in `model_executor/mo
 
 from collections.abc import Iterator, Sequence
 
-from inference_operator.engines.tables import text_of
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.sizing.paged import EncoderDivision
 from inference_operator.sizing.plan import Plan
+from inference_operator.text_tables import text_of
 
 ENCODER_MODE, DATA = "--mm-encoder-tp-mode", "data"
 

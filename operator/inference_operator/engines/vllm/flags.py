@@ -6,12 +6,12 @@ table of `option_classes.py`.
 """
 
 from inference_operator.engines.environment import DANGEROUS, MANAGED
-from inference_operator.engines.tables import told
+from inference_operator.text_tables import titled
 
-_TOLD = told(__package__, "flags.txt")
-MANAGED_FLAGS = _TOLD["managed flags"]
+_TABLES = titled(__package__, "flags")
+MANAGED_FLAGS = _TABLES["managed flags"]
 """Flags that the operator sets, with the field to use instead."""
-SECRET_FLAGS = _TOLD["secret flags"]
+SECRET_FLAGS = _TABLES["secret flags"]
 """Flags whose value is a secret, which everyone who can read the pod would see, with the variable to set from a
 Secret instead."""
 REMOTE_CODE = "--trust-remote-code"
@@ -20,11 +20,11 @@ LOAD_FORMAT = "--load-format"
 PICKLE_FORMATS = frozenset({"pt", "npcache"})
 """Formats of weights that are unpickled, in lower case, in which vLLM compares them (vLLM 0.32.0, config/load.py,
 `load_format`)."""
-DANGEROUS_FLAGS = _TOLD["dangerous flags"]
+DANGEROUS_FLAGS = _TABLES["dangerous flags"]
 """Flags that need permission by a setting of the operator, with what each one does."""
-REMOVED_FLAGS = _TOLD["removed flags"]
+REMOVED_FLAGS = _TABLES["removed flags"]
 """Flags of earlier versions, with their replacement."""
-MANAGED_VARIABLES = {**MANAGED, **_TOLD["managed variables"]}
+MANAGED_VARIABLES = {**MANAGED, **_TABLES["managed variables"]}
 """Environment variables that the operator sets, with the cure. Users may move the caches, but not the home."""
-DANGEROUS_VARIABLES = {**DANGEROUS, **_TOLD["dangerous variables"]}
+DANGEROUS_VARIABLES = {**DANGEROUS, **_TABLES["dangerous variables"]}
 """Environment variables that need permission by a setting of the operator, with what each one does."""

@@ -20,7 +20,6 @@ from inference_operator.engines.classified import (
     rules_of,
 )
 from inference_operator.engines.options import OptionClasses
-from inference_operator.engines.tables import text_of
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,
@@ -31,6 +30,7 @@ from inference_operator.engines.vllm.flags import (
 )
 from inference_operator.engines.vllm.named_code import CODE_VALUES
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION
+from inference_operator.text_tables import text_of
 
 LEVELS = ("-O0", "-O1", "-O2", "-O3")
 """Short spellings of `--optimization-level` with their value (vLLM 0.32.0, utils/argparse_utils.py)."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from inference_operator.engines.tables import rows
+from inference_operator.text_tables import rows
 
 VERSION = "0.32.0"
 _ROWS = rows(__package__, f"options-{VERSION}.txt")

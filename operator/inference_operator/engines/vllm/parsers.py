@@ -14,10 +14,10 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.process import Parsers
-from inference_operator.engines.tables import rows
 from inference_operator.engines.vllm.arguments import has_known_options
 from inference_operator.engines.vllm.cli_args import given_options
 from inference_operator.engines.vllm.options import VERSION
+from inference_operator.text_tables import rows
 
 AUTO, NONE = "Auto", "None"
 AUTO_TOOL_CHOICE = "--enable-auto-tool-choice"

@@ -16,7 +16,6 @@ from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_fore
 from inference_operator.engines.model_access import Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
-from inference_operator.engines.tables import text_of
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
 from inference_operator.engines.vllm.advisories import notice_of_advisories
@@ -91,6 +90,7 @@ from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
 from inference_operator.sizing.paged import PagedEngine
 from inference_operator.sizing.plan import Drafting, Plan
 from inference_operator.sizing.shape import Shape
+from inference_operator.text_tables import text_of
 
 SHUTDOWN_SECONDS = 10
 """`--shutdown-timeout`: how long vLLM continues after SIGTERM (since 0.18; 0 aborts requests at once). The pre-stop
