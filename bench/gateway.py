@@ -25,7 +25,6 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from itertools import product
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -121,12 +120,11 @@ async def _measured(gateways: Gateways, names: Sequence[str], seconds: int) -> l
     found, rates, memory = list[Figure](), dict[str, list[list[Rate]]](), dict[str, float]()
     async with gateways.balancers.answering():
         proxies = [name for name in NAMES if name in names and name not in {LATENCY, ISOLATION}]
-        for number, name in product(range(PASSES), proxies):
-            if name == LITELLM_PROXY and not shutil.which(os.environ.get(LITELLM, "litellm")):
-                if not number:
-                    cause = f"name its command in the variable {LITELLM}"
-                    found.append(unmeasured(f"{name}, rates", "requests/s", cause))
-                continue
+        if LITELLM_PROXY in proxies and not shutil.which(os.environ.get(LITELLM, "litellm")):
+            proxies.remove(LITELLM_PROXY)
+            cause = f"name its command in the variable {LITELLM}"
+            found.append(unmeasured(f"{LITELLM_PROXY}, rates", "requests/s", cause))
+        for name in proxies * PASSES:
             print(f"measuring {name}", file=sys.stderr, flush=True)
             async with gateways.started(name) as endpoint:
                 of_pass = [await rate(endpoint, kib, seconds, kept=True, last=last) for kib, last in SIZES]

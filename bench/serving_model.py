@@ -6,7 +6,8 @@ requests in each engine.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -96,13 +97,19 @@ def capacities() -> Iterator[Figure]:
             model = serving_of(engine)
             aim = model.attainable(load, Objective())
             expected = model.best(load, aim)[0].requests
-            low, high = expected / 3, expected * 3
-            for _ in range(HALVINGS):
-                rate = float(np.sqrt(low * high))
-                low, high = (rate, high) if keeps(engine, load, rate, aim) else (low, rate)
+            highest = highest_rate(expected, partial(keeps, engine, load, aim=aim))
             label = f"{name} engine, {load.prompt:.0f} + {load.answer:.0f} tokens"
             yield Figure(f"{label}: capacity", expected, "/s")
-            yield Figure(f"{label}: error", abs(expected / low - 1), "", CAPACITY_AIM)
+            yield Figure(f"{label}: error", abs(expected / highest - 1), "", CAPACITY_AIM)
+
+
+def highest_rate(expected: float, is_kept: Callable[[float], bool]) -> float:
+    """The highest rate, from a third of the expected one to three times it, that keeps an objective."""
+    low, high = expected / 3, expected * 3
+    for _ in range(HALVINGS):
+        rate = float(np.sqrt(low * high))
+        low, high = (rate, high) if is_kept(rate) else (low, rate)
+    return low
 
 
 def keeps(engine: EngineModel, load: Load, rate: float, aim: Objective) -> bool:

@@ -16,7 +16,7 @@ from bench.engine_steps import Floats
 from bench.figures import Figure, at_least, at_most
 from bench.fleet_simulation import EngineModel, Fleet, Replay, Workload, replay
 from bench.scaling_rules import static
-from bench.serving_model import CAPACITY_SECONDS, CAPACITY_SEEDS, HALVINGS, SIMULATED, serving_of, workload
+from bench.serving_model import CAPACITY_SECONDS, CAPACITY_SEEDS, SIMULATED, highest_rate, serving_of, workload
 from inference_operator.api.disaggregation import PREFILL_BATCHED_TOKENS, PREFILL_SEQUENCES
 from inference_operator.sizing.disaggregation import LEG_SECONDS, KVPath, carried_apart
 from inference_operator.sizing.serving import Load
@@ -61,12 +61,8 @@ def _compared(name: str, engine: EngineModel, load: Load) -> Iterator[Figure]:
 
 def _highest(engine: EngineModel, load: Load, expected: float, engines: tuple[int, int]) -> float:
     """The highest rate with which requests keep the objective, with so many engines for prompts and for answers."""
-    low, high = expected / 3, expected * 3
-    for _ in range(HALVINGS):
-        rate = float(np.sqrt(low * high))
-        is_kept = min(kept_parts(engine, load, rate, engines)) >= OBJECTIVE.percentile / 100
-        low, high = (rate, high) if is_kept else (low, rate)
-    return low
+    kept = OBJECTIVE.percentile / 100
+    return highest_rate(expected, lambda rate: min(kept_parts(engine, load, rate, engines)) >= kept)
 
 
 def kept_parts(engine: EngineModel, load: Load, rate: float, engines: tuple[int, int]) -> tuple[float, float]:
