@@ -289,11 +289,16 @@ async def test_parameters_older_than_a_third_of_the_lease_are_dropped(monkeypatc
     assert counted(made, "local", "stale") == 1
 
 
+def unanswered(made: Decode) -> float:
+    return float(made.counts.requests._value.get())  # noqa: SLF001 - as above
+
+
 async def test_a_client_that_leaves_ends_the_leg() -> None:
-    left, ended = asyncio.Event(), asyncio.Event()
+    left, ended, counts = asyncio.Event(), asyncio.Event(), list[float]()
 
     async def waits(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:  # noqa: ARG001 - a reply
         await request_of(reader)
+        counts.append(unanswered(made))
         left.set()
         assert await reader.read() == b""
         ended.set()
@@ -303,6 +308,7 @@ async def test_a_client_that_leaves_ends_the_leg() -> None:
         made = decode(app, url, objective=60.0)
         assert await ask(made, completion(), left=left) == (0, b"")
         await asyncio.wait_for(ended.wait(), 10)
+    assert (counts, unanswered(made)) == ([1], 0), "a drain waits for the leg"
     assert app.bodies == []
     assert made.gate.used == 0
 

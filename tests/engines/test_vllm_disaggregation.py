@@ -14,7 +14,7 @@ from inference_operator.engines.kv_transfer import SIDE_CHANNEL_PORT, KVTransfer
 from inference_operator.engines.process import EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm import disaggregation_program as program
-from inference_operator.engines.vllm.disaggregation import lease_seconds
+from inference_operator.engines.vllm.disaggregation import REQUESTS, lease_seconds
 from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
 from inference_operator.engines.vllm.vllm import SERVE, Vllm
 from inference_operator.sizing.plan import unchecked_plan
@@ -95,6 +95,13 @@ def test_the_lease_is_six_times_as_long_as_the_longest_way_from_prefill_to_the_e
 @pytest.mark.parametrize(("parallel", "ranks"), [(ParallelSizes(1), 1), (ParallelSizes(1, data=4), 4), (ParallelSizes(8, data=4, nodes=2), 2), (ParallelSizes(8, nodes=2), 1)])  # fmt: skip
 def test_each_rank_of_a_pod_is_asked_for_a_handshake(parallel: ParallelSizes, ranks: int) -> None:
     assert f"ranks={ranks}" in process(TransferRole.PREFILL, parallel=parallel).command
+
+
+def test_a_drain_of_a_decode_engine_waits_for_requests_that_vllm_does_not_have_yet() -> None:
+    assert program.counts().requests._name == REQUESTS  # noqa: SLF001 - prometheus_client shows no name
+    assert process(TransferRole.DECODE).pre_stop[-1] == REQUESTS
+    assert f"metric={REQUESTS}" in process(TransferRole.DECODE, parallel=ParallelSizes(8, nodes=2)).command
+    assert REQUESTS not in process(TransferRole.PREFILL).pre_stop
 
 
 def test_an_engine_that_does_all_itself_has_nothing_of_a_transfer() -> None:

@@ -13,7 +13,14 @@ from math import ceil
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.kv_transfer import POD_IP, SIDE_CHANNEL_PORT, TOKENS, TRANSFER_PORTS, KVTransfer
+from inference_operator.engines.kv_transfer import (
+    POD_IP,
+    SIDE_CHANNEL_PORT,
+    TOKENS,
+    TRANSFER_PORTS,
+    KVTransfer,
+    TransferRole,
+)
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.memory import version_of
@@ -26,6 +33,8 @@ _SOURCE = files(__package__).joinpath("disaggregation_program.py").read_text(enc
 _MIDDLEWARE = "inference_operator_disaggregation.Disaggregation"
 """The middleware's class, as the started command can import it."""
 
+REQUESTS = "inference_operator_engine_prefill_requests"
+"""The middleware's metric: requests that wait for a prefill engine are no requests of vLLM's."""
 TIMES_OF_OBJECTIVE = 21
 """Times the TTFT objective that prefill keeps blocks: six times what the middleware allows from the start of the first
 step to the end of the read (1.5 + 2 times the objective)."""
@@ -44,6 +53,8 @@ class TransferStart:
     variables: Mapping[str, str] = field(default_factory=dict)
     """For vLLM's environment. The command adds the pod's address."""
     programs: Mapping[str, str] = field(default_factory=dict)
+    counts: Sequence[str] = ()
+    """Metrics of requests that vLLM does not count yet: a drain waits for them too."""
 
 
 NO_TRANSFER = TransferStart()
@@ -99,6 +110,7 @@ def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0, ranks: in
         options=(f"--kv-transfer-config={json.dumps(config)}", f"--middleware={_MIDDLEWARE}"),
         variables=_VARIABLES,
         programs={TRANSFER_PROGRAM: _SOURCE},
+        counts=(REQUESTS,) if transfer.role is TransferRole.DECODE else (),
     )
 
 

@@ -263,12 +263,13 @@ class Counts:
     """What happened, on vLLM's page of metrics."""
 
     def __init__(self) -> None:
-        from prometheus_client import Counter, Histogram  # noqa: PLC0415 - vLLM's image has it
+        from prometheus_client import Counter, Gauge, Histogram  # noqa: PLC0415 - vLLM's image has it
 
         self.prefills = Counter(f"{PREFILL}s", "Prompts by where they were computed, and why there", ("place", "cause"))
         self.leg = Histogram(f"{PREFILL}_leg_seconds", "Time of the first step at a prefill engine")
         self.age = Histogram(f"{PREFILL}_age_seconds", "Time from the start of the first step to the first token")
         self.prefills.labels("remote", "")
+        self.requests = Gauge(f"{PREFILL}_requests", "Requests that the decode engine has not answered whole")
 
 
 counts = cache(Counts)
@@ -295,7 +296,8 @@ class Decode:
             return
         incoming = Incoming(receive)
         try:
-            await self.respond(scope, await incoming.body(), incoming, send)
+            with self.counts.requests.track_inprogress():
+                await self.respond(scope, await incoming.body(), incoming, send)
         except Gone:
             self.counts.prefills.labels("none", "gone").inc()
         except RecursionError:

@@ -256,10 +256,11 @@ class Vllm(Engine):
         apart = transfer_start(at.transfer, sequences=sequences, ranks=plan.parallel.data // plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts), **apart.variables}
         managed = self._managed(spec, plan, served, at, sequences)
+        counts = (REQUESTS_RUNNING, REQUESTS_WAITING, *apart.counts)
         commit = commit_arguments(spec.args, served.commit or served.revision or "")
         guard = guard_of(served.name) if at.asks_for_key else NO_GUARD
         return EngineProcess(
-            command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE)),
+            command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE), counts),
             args=(served.model, *managed, *spec.args, *commit, *apart.options, *guard.options),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             port=self.port,
@@ -271,7 +272,7 @@ class Vllm(Engine):
             programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan), **apart.programs, **guard.programs},
             adapter_loader=adapter_loader(spec, self.port, member, key_file=guard.file),
             member=member,
-            pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port),
+            pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port, counts),
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=self.compiled,
             prefix_cure=_prefix_cure(spec.args),
@@ -294,10 +295,18 @@ class Vllm(Engine):
         yield from _queue_arguments(spec, sequences)
         yield from traces_arguments(spec.args, at.traces)
 
-    def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str]) -> tuple[str, ...]:
+    def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str], counts: Sequence[str]) -> tuple[str, ...]:
         """The command of each pod: the GPUs are checked, and in a group the pods start together."""
         command = checked_start(serve, plan)
-        return grouped(command, plan, timeouts, port=self.port, health_path=HEALTH_PATH, stop_seconds=SHUTDOWN_SECONDS)
+        return grouped(
+            command,
+            plan,
+            timeouts,
+            port=self.port,
+            health_path=HEALTH_PATH,
+            metrics=counts,
+            stop_seconds=SHUTDOWN_SECONDS,
+        )
 
     def support(self, architecture: str, *, image: str) -> Support:
         return support(architecture, version_of_image(image))
@@ -337,6 +346,6 @@ def _served_names(served: ServedModel) -> tuple[str, ...]:
     return ("--served-model-name", first, *more) if more else (f"--served-model-name={first}",)
 
 
-def _pre_stop(timeouts: Timeouts, port: int) -> tuple[str, ...]:
+def _pre_stop(timeouts: Timeouts, port: int, counts: Sequence[str]) -> tuple[str, ...]:
     numbers = (str(number) for number in (port, timeouts.dns_staleness, timeouts.drain))
-    return (*program_command(PRE_STOP), *numbers, REQUESTS_RUNNING, REQUESTS_WAITING)
+    return (*program_command(PRE_STOP), *numbers, *counts)
