@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from e2e.localkube.handle import Cluster
 _GONE_SECONDS = 10.0
 _POLL_SECONDS = 0.002
 _BLOCKED, _EGRESS, _CUT_OFF = "blocked_by_test", "egress_closed_by_test", "cut_off_by_test"
+_COUNTED = re.compile(r"counter packets (\d+)")
 
 
 def kill_container(cluster: Cluster, pod: str, namespace: str = "default", *, container: str = "") -> None:
@@ -96,13 +98,24 @@ def unreachable(
 
 
 @contextmanager
-def cut_off(cluster: Cluster, pod: str, others: Collection[str], *, container: str = "") -> Iterator[None]:
-    """Drop all packets between a pod and these addresses for the block; no connection is closed by it."""
+def cut_off(
+    cluster: Cluster, pod: str, others: Collection[str], *, container: str = "", after_kib: int = 0
+) -> Iterator[Callable[[], int]]:
+    """Drop all packets between a pod and these addresses for the block; no connection is closed by it.
+
+    Args:
+        after_kib: KiB that still come from each of them, so that packets of something large are dropped in its middle.
+
+    Yields:
+        How many packets were dropped.
+    """
     process = container_processes(cluster, pod, container=container)[0]
     families = [("ip6" if ":" in other else "ip", other) for other in sorted(others)]
+    drop = f"quota over {after_kib} kbytes counter drop" if after_kib else "counter drop"
     rules = {
-        hook: "; ".join(f"{family} {end} {other} drop" for family, other in families)
+        hook: "; ".join(f"{family} {end} {other} {drop}" for family, other in families)
         for hook, end in (("input", "saddr"), ("output", "daddr"))
+        if hook == "input" or not after_kib
     }
     chains = "; ".join(
         f"chain {hook} {{ type filter hook {hook} priority 0; {dropped}; }}" for hook, dropped in rules.items()
@@ -112,8 +125,14 @@ def cut_off(cluster: Cluster, pod: str, others: Collection[str], *, container: s
         file = network.fileno()
         nft = ("nsenter", f"--net=/proc/self/fd/{file}", "nft")
         subprocess.run([*nft, f"table inet {_CUT_OFF} {{ {chains}; }}"], check=True, pass_fds=[file])
+
+        def dropped() -> int:
+            list_table = [*nft, "list", "table", "inet", _CUT_OFF]
+            listed = subprocess.run(list_table, check=True, capture_output=True, text=True, pass_fds=[file])
+            return sum(map(int, _COUNTED.findall(listed.stdout)))
+
         try:
-            yield
+            yield dropped
         finally:
             subprocess.run([*nft, "delete", "table", "inet", _CUT_OFF], check=False, pass_fds=[file])
 

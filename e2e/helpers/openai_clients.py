@@ -1,6 +1,8 @@
 """Clients of the `openai` package that ask a service all the time, each on a connection that it keeps."""
 
-from collections.abc import Iterator
+import random
+import uuid
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,24 +25,34 @@ class Answers:
 
 
 @contextmanager
-def openai_clients(served: Served, number: int, *, gateway: Served | None = None) -> Iterator[Answers]:
-    """Ask, plain and streamed in turn, until the block ends, at a gateway if there is one; nothing is sent again."""
-    expected, over, answers = served.complete(PROMPT), Event(), Answers()
+def openai_clients(
+    served: Served, number: int, *, gateway: Served | None = None, expected: Mapping[str, str] | None = None
+) -> Iterator[Answers]:
+    """Ask, plain and streamed in turn, until the block ends, at a gateway if there is one; nothing is sent again.
+
+    Args:
+        expected: the right answers by prompt; of these prompts no engine has anything cached. Else it is one prompt.
+    """
+    right, over, answers = expected or {PROMPT: served.complete(PROMPT)}, Event(), Answers()
     with ThreadPoolExecutor(number) as threads:
         try:
             for _ in range(number):
-                threads.submit(_ask, (gateway or served).address, served.name, expected, over, answers)
+                address = (gateway or served).address
+                threads.submit(_ask, address, served.name, right, over, answers, is_cached=expected is None)
             yield answers
         finally:
             over.set()
 
 
-def _ask(address: str, model: str, expected: str, over: Event, answers: Answers) -> None:
+def _ask(address: str, model: str, right: Mapping[str, str], over: Event, answers: Answers, *, is_cached: bool) -> None:
+    prompts = list(right)
     with OpenAI(base_url=f"http://{address}/v1", api_key="none", max_retries=0, timeout=_ANSWER_SECONDS) as client:
         while not over.is_set():
+            prompt = random.choice(prompts)  # noqa: S311 - test data
             try:
-                for text in (_plain(client, model), _streamed(client, model)):
-                    if text == expected:
+                for ask in (_plain, _streamed):
+                    text = ask(client, model, prompt, None if is_cached else {"cache_salt": uuid.uuid4().hex})
+                    if text == right[prompt]:
                         answers.right += 1
                     else:
                         answers.failures.append(f"another answer: {text!r}")
@@ -48,11 +60,13 @@ def _ask(address: str, model: str, expected: str, over: Event, answers: Answers)
                 answers.failures.append(repr(error))
 
 
-def _plain(client: OpenAI, model: str) -> str:
-    answer = client.completions.create(model=model, prompt=PROMPT, max_tokens=_TOKENS, temperature=0)
+def _plain(client: OpenAI, model: str, prompt: str, more: Mapping[str, str] | None) -> str:
+    answer = client.completions.create(model=model, prompt=prompt, max_tokens=_TOKENS, temperature=0, extra_body=more)
     return answer.choices[0].text
 
 
-def _streamed(client: OpenAI, model: str) -> str:
-    parts = client.completions.create(model=model, prompt=PROMPT, max_tokens=_TOKENS, temperature=0, stream=True)
+def _streamed(client: OpenAI, model: str, prompt: str, more: Mapping[str, str] | None) -> str:
+    parts = client.completions.create(
+        model=model, prompt=prompt, max_tokens=_TOKENS, temperature=0, stream=True, extra_body=more
+    )
     return "".join(part.choices[0].text for part in parts if part.choices)
