@@ -19,7 +19,7 @@ and `infd resume` the field `spec.paused`; `infd drill` the same as `infd restar
 `infd doctor --cluster` a pod that it deletes. In a clone of the repository, `uv run infd` runs it, and `uv tool
 install .` puts `infd` and `kubectl infd` on the PATH, with the program by which kubectl completes it. It requires
 Python 3.11 or newer. `make archives` builds archives for machines [without this
-repository](../how-to/release.md#infd-without-this-repository), which krew installs too.
+repository](../contributing/release.md#infd-without-this-repository), which krew installs too.
 
 Options stand in any order; `-n`, `--context` and `--kubeconfig` also before the command. After `--` there are names
 only. `infd help COMMAND` shows the help of a command.

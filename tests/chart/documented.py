@@ -10,7 +10,7 @@ SHOWN_REGISTRY = "registry.example"
 """The host in the documents' commands."""
 INSTALL_PAGE = "docs/how-to/install.md"
 UPGRADE_PAGE = "docs/how-to/upgrade.md"
-PAGES = ("README.md", INSTALL_PAGE, "docs/how-to/release.md")
+PAGES = ("README.md", INSTALL_PAGE, "docs/contributing/release.md")
 """The pages that install the operator."""
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _CONTINUED = "\\\n"
