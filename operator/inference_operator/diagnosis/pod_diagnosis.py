@@ -21,16 +21,11 @@ from inference_operator.api.duration import in_words
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
+from inference_operator.diagnosis import unschedulable
 from inference_operator.diagnosis.component import DiagnosisInputs, ended_first
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
 from inference_operator.diagnosis.registry_errors import problem_cure
 from inference_operator.diagnosis.startup_progress import PHRASES
-from inference_operator.diagnosis.unschedulable import (
-    gpu_shortfall,
-    node_requirements,
-    scheduler_sentence,
-    shortfall_lookup,
-)
 from inference_operator.engines.base import Engine
 from inference_operator.engines.root_error import root_error
 from inference_operator.engines.start_log import Diagnosis
@@ -78,9 +73,9 @@ def _unschedulable(case: _Case) -> PodDiagnosis | None:
         return None
     answer = autoscaler_answer(case.pod, case.inputs)
     comes, decision = (answer.node_comes, answer.text) if answer else (False, "")
-    labels = "" if comes else node_requirements(case.pod, case.inputs)
-    details = sentences(gpu_shortfall(case.pod, case.inputs), labels, decision)
-    cause = scheduler_sentence(case.problem.cause, details, cure=not comes)
+    labels = "" if comes else unschedulable.node_requirements(case.pod, case.inputs)
+    details = sentences(unschedulable.gpu_shortfall(case.pod, case.inputs), labels, decision)
+    cause = unschedulable.scheduler_sentence(case.problem.cause, details, cure=not comes)
     return replace(case.diagnosis(Reason.UNSCHEDULABLE, cause), autoscaler=decision)
 
 
@@ -196,7 +191,7 @@ def diagnosis_lookups(diagnosis: PodDiagnosis | None, inputs: DiagnosisInputs) -
     if ended_first(pod):
         return ()
     if ended is None:
-        possible = (shortfall_lookup(pod, inputs), autoscaler_lookup(pod, inputs))
+        possible = (unschedulable.shortfall_lookup(pod, inputs), autoscaler_lookup(pod, inputs))
         return tuple(lookup for lookup in possible if lookup)
     engine = inputs.engine_of(pod)
     message_suffices = engine.diagnose(ended.message) if engine else ended.message

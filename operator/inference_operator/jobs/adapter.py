@@ -15,16 +15,10 @@ from inference_operator.jobs.state import JobState, ObservedJobs, job_state, rec
 from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import Owner
 from inference_operator.models.source import ModelSource, is_downloaded
+from inference_operator.objects import volumes
 from inference_operator.objects.cache_volume import ROOT, whole_mount
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.names import ADAPTER
-from inference_operator.objects.volumes import (
-    model_argument,
-    model_mounts,
-    model_volumes,
-    writable_mounts,
-    writable_volumes,
-)
 from inference_operator.roles.context import SharedContext
 
 DEADLINE_SECONDS = 3600
@@ -64,7 +58,7 @@ def adapter_task(
     access, settings, pull_policy = shared.access, shared.settings, shared.settings.image_pull_policy
     revision = [f"--revision={adapter.revision}"] if adapter.revision else []
     pickle = ["--allow-pickle"] if shared.effective.model.allow_pickle else []
-    folder = [] if is_downloaded(source) else [f"--folder={model_argument(source)}"]
+    folder = [] if is_downloaded(source) else [f"--folder={volumes.model_argument(source)}"]
     arguments = ["--adapter", *folder, *revision, *pickle, f"--cache={ROOT}", f"--to={TERMINATION_MESSAGE}"]
     return JobTask(
         shared=shared,
@@ -75,8 +69,12 @@ def adapter_task(
         process=program_process(settings, access, "download", adapter.source, args=arguments),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
-        volumes=[*claim.volumes, *model_volumes(source, pull_policy=pull_policy), *writable_volumes(access.writable)],
-        mounts=[whole_mount(), *model_mounts(source), *writable_mounts(access.writable)],
+        volumes=[
+            *claim.volumes,
+            *volumes.model_volumes(source, pull_policy=pull_policy),
+            *volumes.writable_volumes(access.writable),
+        ],
+        mounts=[whole_mount(), *volumes.model_mounts(source), *volumes.writable_mounts(access.writable)],
         where_engines_run=True,
         placement=claim.placement,
         record=adapter_record(shared.owner, adapter, claim.name),

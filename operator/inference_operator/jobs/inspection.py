@@ -12,15 +12,9 @@ from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.entry import Entry
 from inference_operator.models.source import DOWNLOADED
+from inference_operator.objects import volumes
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.names import INSPECTION
-from inference_operator.objects.volumes import (
-    MODEL_PATH,
-    model_mounts,
-    model_volumes,
-    writable_mounts,
-    writable_volumes,
-)
 from inference_operator.roles.context import SharedContext
 
 INSPECTION_VERSION = 3
@@ -49,7 +43,7 @@ def inspection_state(shared: SharedContext, observed: ObservedJobs, *, wanted: b
 
 def inspection_task(shared: SharedContext) -> JobTask[Entry]:
     model, source, access, settings = shared.effective.model, shared.source, shared.access, shared.settings
-    where = [f"--folder={MODEL_PATH}"] if not isinstance(source, DOWNLOADED) else []
+    where = [f"--folder={volumes.MODEL_PATH}"] if not isinstance(source, DOWNLOADED) else []
     revision = [f"--revision={access.revision}"] if access.revision else []
     pickle = ["--allow-pickle"] if model.allow_pickle else []
     arguments = [*where, *revision, *pickle, "--output=json", f"--to={TERMINATION_MESSAGE}"]
@@ -62,8 +56,11 @@ def inspection_task(shared: SharedContext) -> JobTask[Entry]:
         process=program_process(settings, access, "inspect", model.source, args=arguments),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
-        volumes=[*model_volumes(source, pull_policy=settings.image_pull_policy), *writable_volumes(access.writable)],
-        mounts=[*model_mounts(source), *writable_mounts(access.writable)],
+        volumes=[
+            *volumes.model_volumes(source, pull_policy=settings.image_pull_policy),
+            *volumes.writable_volumes(access.writable),
+        ],
+        mounts=[*volumes.model_mounts(source), *volumes.writable_mounts(access.writable)],
         where_engines_run=not isinstance(source, DOWNLOADED),
         record=model_record(model, access.revision, owner=shared.owner),
         parse=parsed_result,

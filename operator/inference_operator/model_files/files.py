@@ -10,28 +10,10 @@ from pathlib import Path
 from inference_operator.jobs.inspection_result import InspectionResult, unusable
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
-from inference_operator.models.checkpoint import (
-    GGUF,
-    INDEX,
-    SAFETENSORS,
-    SINGLE,
-    WeightFormat,
-    Weights,
-    gguf_parts,
-    is_plain,
-    weights_of_files,
-)
+from inference_operator.models import checkpoint, gguf
 from inference_operator.models.config import NotUnderstood, UnreadableError
 from inference_operator.models.entry import Entry
 from inference_operator.models.gguf import MAX_HEADER_BYTES as MAX_GGUF_HEADER_BYTES
-from inference_operator.models.gguf import (
-    GgufHeader,
-    ShortHeaderError,
-    config_of,
-    damage,
-    gguf_header,
-    has_chat_template,
-)
 from inference_operator.models.mistral import PARAMS, WEIGHTS, transformers_config
 from inference_operator.models.model import UNSTATED, model_facts
 from inference_operator.models.side_files import SideFiles, side_files
@@ -84,7 +66,9 @@ def inspect_files(files: Files, file: str = "") -> InspectionResult:
 def _only(files: Files, file: str) -> Files:
     """A GGUF model alone, as if it were at the root."""
     folder = file[: file.rfind("/") + 1]
-    sizes = {path.removeprefix(folder): files.sizes[path] for path in gguf_parts(file) if path in files.sizes}
+    sizes = {
+        path.removeprefix(folder): files.sizes[path] for path in checkpoint.gguf_parts(file) if path in files.sizes
+    }
     if not sizes:
         cure = "Check the path in `spec.model.source`."
         raise InspectionError(Failure(Cause.NOT_FOUND, NotUnderstood(files.name, f"has no file `{file}`.", cure)))
@@ -98,11 +82,11 @@ def _only(files: Files, file: str) -> Files:
 
 
 def _entry(files: Files) -> Entry:
-    index = parsed(files, INDEX) if INDEX in files.sizes else None
-    weights = weights_of_files(files.sizes, index, allow_pickle=files.allow_pickle)
-    if isinstance(weights, Weights) and weights.file_format is WeightFormat.GGUF:
+    index = parsed(files, checkpoint.INDEX) if checkpoint.INDEX in files.sizes else None
+    weights = checkpoint.weights_of_files(files.sizes, index, allow_pickle=files.allow_pickle)
+    if isinstance(weights, checkpoint.Weights) and weights.file_format is checkpoint.WeightFormat.GGUF:
         return _gguf_entry(files, weights)
-    if isinstance(weights, NotUnderstood) and any(GGUF in name for name in files.sizes):
+    if isinstance(weights, NotUnderstood) and any(checkpoint.GGUF in name for name in files.sizes):
         raise InspectionError(unusable(weights))
     config = _config(files)
     if isinstance(weights, NotUnderstood):
@@ -112,8 +96,8 @@ def _entry(files: Files) -> Entry:
     unstated = isinstance(facts, NotUnderstood) and facts.field.endswith(UNSTATED)
     if (
         unstated
-        and weights.file_format is WeightFormat.SAFETENSORS
-        and is_plain(_elements(files, _largest(files, index)))
+        and weights.file_format is checkpoint.WeightFormat.SAFETENSORS
+        and checkpoint.is_plain(_elements(files, _largest(files, index)))
     ):
         weights = replace(weights, plain=True)
         facts = model_facts(config, weights, side)
@@ -124,14 +108,14 @@ def _entry(files: Files) -> Entry:
     return Entry(files.name, source, slimmed, weights, files.commit, side, files.download_bytes)
 
 
-def _gguf_entry(files: Files, weights: Weights) -> Entry:
+def _gguf_entry(files: Files, weights: checkpoint.Weights) -> Entry:
     """The entry of a model in GGUF. The file's own header counts, also beside a `config.json`."""
     name = weights.origin
     try:
         header = _gguf_header(files, name)
-        if damaged := damage(header, len(gguf_parts(name)), files.sizes[name]):
+        if damaged := gguf.damage(header, len(checkpoint.gguf_parts(name)), files.sizes[name]):
             raise damaged
-        config, side = config_of(header), SideFiles(has_chat_template=has_chat_template(header))
+        config, side = gguf.config_of(header), SideFiles(has_chat_template=gguf.has_chat_template(header))
     except UnreadableError as error:
         why = NotUnderstood(f"{name}: {error.field}", f"{error.problem}.", error.cure)
         raise InspectionError(unusable(why)) from error
@@ -142,14 +126,14 @@ def _gguf_entry(files: Files, weights: Weights) -> Entry:
     return Entry(files.name, f"{files.source}:{name}", slimmed, weights, files.commit, side, files.download_bytes)
 
 
-def _gguf_header(files: Files, name: str) -> GgufHeader:
+def _gguf_header(files: Files, name: str) -> gguf.GgufHeader:
     """The header of a GGUF file. Its length is not known before, so more and more is read."""
     length = FIRST_GGUF_BYTES
     while True:
         content = files.head(name, length)
         try:
-            return gguf_header(content)
-        except ShortHeaderError as error:
+            return gguf.gguf_header(content)
+        except gguf.ShortHeaderError as error:
             if len(content) < length:
                 raise UnreadableError("header", "ends too early", "Copy the file again.") from error
             if length >= MAX_GGUF_HEADER_BYTES:
@@ -191,10 +175,10 @@ def _largest(files: Files, index: object) -> str:
     named: set[str]
     if isinstance(index, dict):
         named = set(index["weight_map"].values())
-    elif SINGLE in files.sizes:
-        return SINGLE
+    elif checkpoint.SINGLE in files.sizes:
+        return checkpoint.SINGLE
     else:
-        named = {name for name in files.sizes if name.endswith(SAFETENSORS) and "/" not in name}
+        named = {name for name in files.sizes if name.endswith(checkpoint.SAFETENSORS) and "/" not in name}
     return max(sorted(named), key=lambda name: files.sizes[name])
 
 
@@ -210,7 +194,7 @@ def _config(files: Files) -> object:
 
 def _of_mistral(files: Files) -> Manifest:
     """The config of a model in Mistral's own format, which is taken only where nothing else is there."""
-    weights = any(name.startswith(WEIGHTS) and name.endswith(SAFETENSORS) for name in files.sizes)
+    weights = any(name.startswith(WEIGHTS) and name.endswith(checkpoint.SAFETENSORS) for name in files.sizes)
     if PARAMS not in files.sizes or not weights:
         raise InspectionError(unusable(_without_config(files)))
     try:
@@ -266,7 +250,7 @@ def parsed(files: Files, name: str) -> object:
 
 
 def _limit(name: str) -> int:
-    return MAX_INDEX_BYTES if name == INDEX else MAX_BYTES
+    return MAX_INDEX_BYTES if name == checkpoint.INDEX else MAX_BYTES
 
 
 def _too_large(name: str) -> InspectionError:

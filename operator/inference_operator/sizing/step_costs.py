@@ -9,22 +9,7 @@ from dataclasses import dataclass, replace
 
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import Attention, MatrixPart, ModelFacts, Split
-from inference_operator.sizing.efficiency import (
-    ATTENTION_SHARE,
-    EXCHANGE_SECONDS,
-    EXPERTS_MEMORY_SHARE,
-    HEAD_SHARE,
-    LINK_SHARE,
-    MEMORY_SHARE,
-    NETWORK_GB_PER_S,
-    NETWORK_SECONDS,
-    NETWORK_SHARE,
-    SPEEDUP,
-    UNLINKED_EXCHANGE_SECONDS,
-    UNLINKED_SHARE,
-    cell,
-    measured_share,
-)
+from inference_operator.sizing import efficiency
 from inference_operator.sizing.kv_cache import CacheReads, layer_token_bytes
 from inference_operator.sizing.lora_and_speculative import draft_gib, draft_shape
 from inference_operator.sizing.shape import KV_BYTES, ParallelSizes, Shape, Speculation
@@ -174,17 +159,17 @@ def step_costs(
     """
     if not (gpu.bandwidth_gb_per_s and gpu.tflops) or shape.cpu_offload_gib:
         return None
-    kernel_cell = cell(facts, shape, gpu=gpu.kind, capability=gpu.capability)
-    share = measured_share(kernel_cell)
+    kernel_cell = efficiency.cell(facts, shape, gpu=gpu.kind, capability=gpu.capability)
+    share = efficiency.measured_share(kernel_cell)
     costs = costs_of_work(
         step_work(facts, reads, shape),
         gpu,
         overhead,
-        operations_per_second=gpu.tflops * TERA * SPEEDUP[kernel_cell.arithmetic] * share.value,
+        operations_per_second=gpu.tflops * TERA * efficiency.SPEEDUP[kernel_cell.arithmetic] * share.value,
         stages=shape.parallel.pipeline,
         estimated=not share.measurements or _is_unmeasured(gpu, shape.parallel),
     )
-    latency = EXCHANGE_SECONDS if gpu.linked else UNLINKED_EXCHANGE_SECONDS
+    latency = efficiency.EXCHANGE_SECONDS if gpu.linked else efficiency.UNLINKED_EXCHANGE_SECONDS
     guesses = guess_costs(facts, gpu, shape, exchange_seconds=latency)
     return replace(costs, decodes=not facts.is_pooling, guesses=guesses)
 
@@ -198,22 +183,22 @@ def costs_of_work(
     work: StepWork, gpu: GpuOffer, overhead: Overhead, *, operations_per_second: float, stages: int, estimated: bool
 ) -> StepCosts:
     """The costs of this work on a GPU that multiplies matrices at this speed."""
-    memory = MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA
-    link = (LINK_SHARE if gpu.linked else UNLINKED_SHARE) * gpu.link_gb_per_s * GIGA
-    latency = EXCHANGE_SECONDS if gpu.linked else UNLINKED_EXCHANGE_SECONDS
-    network = NETWORK_SHARE * NETWORK_GB_PER_S * GIGA
+    memory = efficiency.MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA
+    link = (efficiency.LINK_SHARE if gpu.linked else efficiency.UNLINKED_SHARE) * gpu.link_gb_per_s * GIGA
+    latency = efficiency.EXCHANGE_SECONDS if gpu.linked else efficiency.UNLINKED_EXCHANGE_SECONDS
+    network = efficiency.NETWORK_SHARE * efficiency.NETWORK_GB_PER_S * GIGA
     plain = gpu.tflops * TERA
     return StepCosts(
         dense=work.dense_bytes / memory,
-        experts=work.expert_bytes / (EXPERTS_MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA),
+        experts=work.expert_bytes / (efficiency.EXPERTS_MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA),
         expert_share=work.expert_share,
         cached_token=work.token_bytes / memory,
         windows={str(window): size / memory for window, size in work.windows.items()},
-        sequence=work.state_bytes / memory + work.head_operations / (HEAD_SHARE * plain) + overhead.sequence,
+        sequence=work.state_bytes / memory + work.head_operations / (efficiency.HEAD_SHARE * plain) + overhead.sequence,
         token=work.token_operations / operations_per_second,
-        attention=work.attention_operations / (ATTENTION_SHARE * plain),
+        attention=work.attention_operations / (efficiency.ATTENTION_SHARE * plain),
         exchange=(work.exchanged_bytes / link if work.exchanged_bytes and link else 0.0) + work.network_bytes / network,
-        fixed=overhead.step + work.exchanges * latency + work.network_exchanges * NETWORK_SECONDS,
+        fixed=overhead.step + work.exchanges * latency + work.network_exchanges * efficiency.NETWORK_SECONDS,
         stages=stages,
         estimated=estimated,
     )
@@ -234,7 +219,10 @@ def guess_costs(facts: ModelFacts, gpu: GpuOffer, shape: Shape, *, exchange_seco
     # Where the text itself guesses, it does so only in steps where it repeats: nothing says how many those are.
     if not (draft or speculation.head_bytes or (speculation.own_layer and not speculation.draft)):
         return None
-    memory, operations = MEMORY_SHARE * gpu.bandwidth_gb_per_s * 1e9, HEAD_SHARE * gpu.tflops * 1e12
+    memory, operations = (
+        efficiency.MEMORY_SHARE * gpu.bandwidth_gb_per_s * 1e9,
+        efficiency.HEAD_SHARE * gpu.tflops * 1e12,
+    )
     logits = facts.vocabulary * facts.hidden_size / shape.parallel.tensor
     read, elements = _read_bytes(facts, shape, speculation, draft, logits)
     layers = draft.layers if draft else 1

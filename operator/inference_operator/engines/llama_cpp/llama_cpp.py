@@ -16,17 +16,8 @@ from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import LLAMA_CPP_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.llama_cpp import memory
+from inference_operator.engines.llama_cpp import memory, options
 from inference_operator.engines.llama_cpp.image import IMAGES, support
-from inference_operator.engines.llama_cpp.options import (
-    CLASSES,
-    DANGEROUS_VARIABLES,
-    MANAGED_VARIABLES,
-    OPTIONS,
-    PRE_STOP_VARIABLE,
-    refusal_of_own_variables,
-    separated,
-)
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
@@ -71,8 +62,8 @@ class LlamaCpp(Engine):
     unsupported_fields = OF_GPU_ENGINES | {"dtype"}
     """Fields that the server has no option for, or that a GGUF file decides itself."""
     divides_models = True
-    option_classes = CLASSES
-    option_rules = tuple(rules_of(OPTIONS.by_name.values()))
+    option_classes = options.CLASSES
+    option_rules = tuple(rules_of(options.OPTIONS.by_name.values()))
     formats = frozenset({WeightFormat.GGUF})
     requires_facts = True
     """The name of the file is an argument."""
@@ -91,10 +82,13 @@ class LlamaCpp(Engine):
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
         return (
             refusal_of_foreign_image(image, LLAMA_CPP_IMAGES)
-            or OPTIONS.refusal(spec.args)
-            or refusal_of_own_variables(spec.env)
+            or options.OPTIONS.refusal(spec.args)
+            or options.refusal_of_own_variables(spec.env)
             or refusal_of_variables(
-                spec.env, managed=MANAGED_VARIABLES, dangerous=DANGEROUS_VARIABLES, allowed=settings.allowed_environment
+                spec.env,
+                managed=options.MANAGED_VARIABLES,
+                dangerous=options.DANGEROUS_VARIABLES,
+                allowed=settings.allowed_environment,
             )
         )
 
@@ -107,11 +101,15 @@ class LlamaCpp(Engine):
     def process(
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
-        defaults = {**self.environment, PRE_STOP_VARIABLE: PRE_STOP}
-        options = (*_options(spec, plan), f"--host={at.host}", f"--port={self.port}", *spec.args)
+        defaults = {**self.environment, options.PRE_STOP_VARIABLE: PRE_STOP}
+        arguments = (*_options(spec, plan), f"--host={at.host}", f"--port={self.port}", *spec.args)
         return EngineProcess(
             command=(),
-            args=(*separated((f"--model={served.folder}/{plan.model_file}", f"--alias={served.name}", *options)),),
+            args=(
+                *options.separated(
+                    (f"--model={served.folder}/{plan.model_file}", f"--alias={served.name}", *arguments)
+                ),
+            ),
             env=with_defaults(spec.env, defaults),
             port=self.port,
             max_concurrency=_sizes(plan).slots,
@@ -175,5 +173,5 @@ def _pre_stop(timeouts: Timeouts, port: int) -> tuple[str, ...]:
     `-p` ignores them (bash 5.2, "Invoking bash"), and `exec -c` starts the program with an empty environment.
     """
     numbers = (str(number) for number in (port, timeouts.dns_staleness, timeouts.drain))
-    start = f'exec -c {_BASH} -c "${PRE_STOP_VARIABLE}" "$0" "$@"'
+    start = f'exec -c {_BASH} -c "${options.PRE_STOP_VARIABLE}" "$0" "$@"'
     return (_BASH, "-p", "-c", start, "pre_stop", *numbers)

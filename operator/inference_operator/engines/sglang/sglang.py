@@ -30,21 +30,9 @@ from inference_operator.engines.known_images import SGLANG_IMAGES, refusal_of_fo
 from inference_operator.engines.model_access import TEMPORARY, Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
-from inference_operator.engines.sglang import memory
+from inference_operator.engines.sglang import memory, options
 from inference_operator.engines.sglang.image import COMPILED, HOME, IMAGE, VERSION, gpu_needs
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS, LOAD, SERIES, engine_sample
-from inference_operator.engines.sglang.options import (
-    CLASSES,
-    MANAGED_VARIABLES,
-    OPTIONS,
-    attention_groups,
-    divides_experts,
-    field_arguments,
-    has_drafts,
-    refusal_of_fields,
-    refusal_of_name,
-    refusal_of_own_variables,
-)
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.hardware.needs import GpuNeeds
@@ -115,8 +103,8 @@ class SGLang(Engine):
     """Its project publishes no image for CPUs."""
     unsupported_fields = OF_VLLM
     divides_models = True
-    option_classes = CLASSES
-    option_rules = tuple(rules_of(OPTIONS.by_name.values()))
+    option_classes = options.CLASSES
+    option_rules = tuple(rules_of(options.OPTIONS.by_name.values()))
     requires_facts = True
     """What is not known could read files, or bring code."""
     can_ask_for_key = False
@@ -137,10 +125,10 @@ class SGLang(Engine):
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
         return (
             refusal_of_foreign_image(image, SGLANG_IMAGES)
-            or OPTIONS.refusal(spec.args)
-            or refusal_of_fields(spec)
-            or refusal_of_own_variables(spec.env, allowed=settings.allowed_environment)
-            or refusal_of_variables(spec.env, managed=MANAGED_VARIABLES, allowed=settings.allowed_environment)
+            or options.OPTIONS.refusal(spec.args)
+            or options.refusal_of_fields(spec)
+            or options.refusal_of_own_variables(spec.env, allowed=settings.allowed_environment)
+            or refusal_of_variables(spec.env, managed=options.MANAGED_VARIABLES, allowed=settings.allowed_environment)
         )
 
     def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
@@ -158,10 +146,12 @@ class SGLang(Engine):
             kv_cache_dtype=spec.kv_cache_dtype,
             element_bytes=ELEMENT_BYTES.get(spec.dtype),
             quantization=named_quantization(spec.quantization) if spec.quantization else None,
-            attention_groups=attention_groups(spec.args),
-            expert_parallel=divides_experts(spec.args),
+            attention_groups=options.attention_groups(spec.args),
+            expert_parallel=options.divides_experts(spec.args),
             cpu_offload_gib=float(spec.cpu_offload_gib),
-            speculation=Speculation(0, unknown="SGLang's speculative decoding") if has_drafts(spec.args) else None,
+            speculation=Speculation(0, unknown="SGLang's speculative decoding")
+            if options.has_drafts(spec.args)
+            else None,
         )
 
     def image(self, device: Device, settings: Settings) -> str:
@@ -172,10 +162,10 @@ class SGLang(Engine):
     ) -> EngineProcess:
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
         host = "" if at.host == "::" else at.host  # uvicorn would bind `::` for IPv6 only
-        options = (*_options(spec, plan, served), f"--host={host}", f"--port={self.port}", *spec.args)
+        arguments = (*_options(spec, plan, served), f"--host={host}", f"--port={self.port}", *spec.args)
         return EngineProcess(
             command=checked_start(program_command(LAUNCH, has_packages=True), plan),
-            args=options,
+            args=arguments,
             env=with_token(with_defaults(spec.env, defaults), served.token),
             port=self.port,
             max_concurrency=plan.max_num_seqs or memory.SEQUENCES,
@@ -223,7 +213,9 @@ class SGLang(Engine):
         return Support(lost=_LOST)
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
-        return refusal_of_name(model.served_name or "") or (refusal_of_moved_cache(spec.env) if cached else None)
+        return options.refusal_of_name(model.served_name or "") or (
+            refusal_of_moved_cache(spec.env) if cached else None
+        )
 
     def probe_request(self, model: str) -> ProbeRequest | None:
         return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1}) if model else None
@@ -246,7 +238,7 @@ def _options(spec: EngineSpec, plan: Plan, served: ServedModel) -> Iterator[str]
     yield f"--cuda-graph-max-bs-decode={min(sequences, memory.LARGEST_GRAPH)}"
     if plan.max_num_batched_tokens:
         yield f"--chunked-prefill-size={plan.max_num_batched_tokens}"
-    yield from field_arguments(spec)
+    yield from options.field_arguments(spec)
     yield from ("--bucket-time-to-first-token", *FIRST_TOKEN_BUCKETS)
     yield from ("--enable-metrics", "--log-level=info")
 

@@ -10,19 +10,9 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.environment import not_allowed, refusal_of_variables
 from inference_operator.engines.hub_access import REMOVE, refusal_of_moved_cache
+from inference_operator.engines.vllm import flags
 from inference_operator.engines.vllm.adapters import refusal_of_hub_adapters
 from inference_operator.engines.vllm.cli_args import value_of
-from inference_operator.engines.vllm.flags import (
-    DANGEROUS_FLAGS,
-    DANGEROUS_VARIABLES,
-    LOAD_FORMAT,
-    MANAGED_FLAGS,
-    MANAGED_VARIABLES,
-    PICKLE_FORMATS,
-    REMOTE_CODE,
-    REMOVED_FLAGS,
-    SECRET_FLAGS,
-)
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION, nearest, resolve_option, written_option
 from inference_operator.engines.vllm_image import version_of_image
 
@@ -68,9 +58,9 @@ Set it to a commit with 40 hexadecimal digits.
         True
     """
     options = [option for argument in args if (option := written_option(argument))]
-    if not any(REMOTE_CODE in resolve_option(option) for option in options):
+    if not any(flags.REMOTE_CODE in resolve_option(option) for option in options):
         return None
-    runs, cure = f"`{REMOTE_CODE}` runs code of", "Set it to a commit with 40 hexadecimal digits."
+    runs, cure = f"`{flags.REMOTE_CODE}` runs code of", "Set it to a commit with 40 hexadecimal digits."
     if model.source.startswith(_HUB) and not _COMMIT.fullmatch(model.revision or ""):
         branch = f"the branch or tag `{model.revision}`" if model.revision else "its default branch"
         problem = f"{runs} the repository, and {branch} can change."
@@ -102,16 +92,18 @@ Remove it, or set `spec.model.allowPickle: true` if you trust the author of the 
         >>> refusal_of_pickle(["--load-format=safetensors"], model) is None
         True
     """
-    chosen = value_of(args, LOAD_FORMAT) or ""
-    if model.allow_pickle or chosen.lower() not in PICKLE_FORMATS:
+    chosen = value_of(args, flags.LOAD_FORMAT) or ""
+    if model.allow_pickle or chosen.lower() not in flags.PICKLE_FORMATS:
         return None
-    problem = f"`{LOAD_FORMAT}={chosen}` loads pickle files, which can run code when they are loaded."
+    problem = f"`{flags.LOAD_FORMAT}={chosen}` loads pickle files, which can run code when they are loaded."
     cure = "Remove it, or set `spec.model.allowPickle: true` if you trust the author of the model."
     return Refusal(Reason.PICKLE_WEIGHTS, "spec.engine.args", problem, cure)
 
 
 def refusal_of_env(env: Sequence[EnvironmentVariable], *, allowed: Collection[str] = ()) -> Refusal | None:
-    return refusal_of_variables(env, managed=MANAGED_VARIABLES, dangerous=DANGEROUS_VARIABLES, allowed=allowed)
+    return refusal_of_variables(
+        env, managed=flags.MANAGED_VARIABLES, dangerous=flags.DANGEROUS_VARIABLES, allowed=allowed
+    )
 
 
 def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -> Refusal | None:  # noqa: FBT001
@@ -120,15 +112,15 @@ def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -
         return _two_in_one(argument, field)
     names = resolve_option(option)
     # vLLM refuses an ambiguous abbreviation. The refusal names the most serious of its options.
-    if (flag := _among(names, MANAGED_FLAGS)) is not None:
+    if (flag := _among(names, flags.MANAGED_FLAGS)) is not None:
         sets = "is" if option == flag else f"sets `{flag}`, which is"
         problem = f"`{_shown(option)}` {sets} managed by the operator."
-        return Refusal(Reason.MANAGED_ARGUMENT, field, problem, MANAGED_FLAGS[flag])
-    if (flag := _among(names, SECRET_FLAGS)) is not None:
-        cure = f"Set `{SECRET_FLAGS[flag]}` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
+        return Refusal(Reason.MANAGED_ARGUMENT, field, problem, flags.MANAGED_FLAGS[flag])
+    if (flag := _among(names, flags.SECRET_FLAGS)) is not None:
+        cure = f"Set `{flags.SECRET_FLAGS[flag]}` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
         return Refusal(Reason.SECRET_IN_SPEC, field, f"`{flag}` would show a secret to all readers of the pod.", cure)
-    if (flag := _among(names, DANGEROUS_FLAGS)) is not None and flag not in allowed:
-        return not_allowed(field, flag, DANGEROUS_FLAGS[flag], "allowedArguments")
+    if (flag := _among(names, flags.DANGEROUS_FLAGS)) is not None and flag not in allowed:
+        return not_allowed(field, flag, flags.DANGEROUS_FLAGS[flag], "allowedArguments")
     return _unknown(option, field, names) if known and len(names) != 1 else None
 
 
@@ -155,14 +147,14 @@ def _two_in_one(argument: str, field: str) -> Refusal | None:
 def _unknown(option: str, field: str, names: Sequence[str]) -> Refusal:
     if names:
         problem, cure = f"`{_shown(option)}` can mean {_listed(names)}.", "Write the full name."
-    elif option in REMOVED_FLAGS:
-        problem, cure = f"vLLM {VERSION} no longer has `{option}`.", REMOVED_FLAGS[option]
+    elif option in flags.REMOVED_FLAGS:
+        problem, cure = f"vLLM {VERSION} no longer has `{option}`.", flags.REMOVED_FLAGS[option]
     else:
         problem = f"vLLM {VERSION} has no argument `{_shown(option)}`."
         near = nearest(option)
         cure = f"Did you mean {_listed(near)}?" if near else "Remove it, or name an image that has it."
-        if near and near[0] in MANAGED_FLAGS:
-            cure = f"Did you mean `{near[0]}`? {MANAGED_FLAGS[near[0]]}"
+        if near and near[0] in flags.MANAGED_FLAGS:
+            cure = f"Did you mean `{near[0]}`? {flags.MANAGED_FLAGS[near[0]]}"
     return Refusal(Reason.UNKNOWN_ARGUMENT, field, problem, cure)
 
 

@@ -20,14 +20,7 @@ from inference_operator.engines.classified import (
     rules_of,
 )
 from inference_operator.engines.options import OptionClasses
-from inference_operator.engines.vllm.flags import (
-    DANGEROUS_FLAGS,
-    DANGEROUS_VARIABLES,
-    MANAGED_FLAGS,
-    MANAGED_VARIABLES,
-    REMOVED_FLAGS,
-    SECRET_FLAGS,
-)
+from inference_operator.engines.vllm import flags
 from inference_operator.engines.vllm.named_code import CODE_VALUES
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION
 from inference_operator.text_tables import text_of
@@ -45,18 +38,18 @@ def _from(table: Mapping[str, str], kind: Class) -> Iterator[Classified]:
 
 
 SECRET_CURES = {
-    flag: f"Set `{variable}` from a Secret in `spec.engine.env`." for flag, variable in SECRET_FLAGS.items()
+    flag: f"Set `{variable}` from a Secret in `spec.engine.env`." for flag, variable in flags.SECRET_FLAGS.items()
 }
 
 OPTION_CLASSES: tuple[Classified, ...] = (
-    *_from(MANAGED_FLAGS | SECRET_CURES, Class.MANAGED),
-    *_from(DANGEROUS_FLAGS, Class.PODS),
+    *_from(flags.MANAGED_FLAGS | SECRET_CURES, Class.MANAGED),
+    *_from(flags.DANGEROUS_FLAGS, Class.PODS),
     *_read("option"),
 )
 
 VARIABLE_CLASSES: tuple[Classified, ...] = (
-    *_from(MANAGED_VARIABLES, Class.MANAGED),
-    *_from(DANGEROUS_VARIABLES, Class.PODS),
+    *_from(flags.MANAGED_VARIABLES, Class.MANAGED),
+    *_from(flags.DANGEROUS_VARIABLES, Class.PODS),
     *_read("variable"),
     *LIBRARY_VARIABLES,
 )
@@ -96,24 +89,24 @@ CLASSES = OptionClasses(
 
 
 def _rules() -> Iterator[OptionRule]:
-    for table in (MANAGED_FLAGS, MANAGED_VARIABLES, SECRET_CURES):
+    for table in (flags.MANAGED_FLAGS, flags.MANAGED_VARIABLES, SECRET_CURES):
         yield from _named(table, NOBODY)
-    for table in (DANGEROUS_FLAGS, DANGEROUS_VARIABLES):
+    for table in (flags.DANGEROUS_FLAGS, flags.DANGEROUS_VARIABLES):
         yield from _named(table, ALLOWED)
     yield from (OptionRule(f"{value.name}=CODE", ALLOWED, value.meaning) for value in CODE_VALUES)
     for option in OPTION_CLASSES:
         if option.kind is Class.SAFE:
             yield OptionRule(", ".join(spellings(option.name)), ANYBODY)
-        elif option.kind is Class.PODS and option.name not in DANGEROUS_FLAGS:
+        elif option.kind is Class.PODS and option.name not in flags.DANGEROUS_FLAGS:
             yield OptionRule(option.name, POD_CREATORS, option.reason)
         if option.keys:
             keys = ", ".join(f".{key}" for key in option.keys)
             yield OptionRule(f"{option.name}.KEY", ANYBODY, f"single keys: {keys}")
     yield OptionRule(", ".join(LEVELS), ANYBODY)
     yield from rules_of(
-        one for one in VARIABLE_CLASSES if one.kind is not Class.MANAGED and one.name not in DANGEROUS_VARIABLES
+        one for one in VARIABLE_CLASSES if one.kind is not Class.MANAGED and one.name not in flags.DANGEROUS_VARIABLES
     )
-    yield from _named(REMOVED_FLAGS, f"{NOBODY}: of earlier versions")
+    yield from _named(flags.REMOVED_FLAGS, f"{NOBODY}: of earlier versions")
 
 
 def _named(table: Mapping[str, str], who: str) -> Iterator[OptionRule]:

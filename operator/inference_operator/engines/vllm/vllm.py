@@ -17,50 +17,14 @@ from inference_operator.engines.model_access import Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.telemetry import MetricsPage
+from inference_operator.engines.vllm import arguments, groups, long_context, memory, memory_flags, speculation
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
 from inference_operator.engines.vllm.advisories import notice_of_advisories
 from inference_operator.engines.vllm.architectures import SUPPORT, implementation_arguments, support
-from inference_operator.engines.vllm.arguments import (
-    commit_arguments,
-    refusal_of_args,
-    refusal_of_cached,
-    refusal_of_env,
-    refusal_of_pickle,
-    refusal_of_remote_code,
-)
 from inference_operator.engines.vllm.cli_args import is_on, value_of
 from inference_operator.engines.vllm.disaggregation import refusal_of_transfer, transfer_start
 from inference_operator.engines.vllm.encoders import ENCODERS, encoder_arguments
-from inference_operator.engines.vllm.groups import (
-    data_arguments,
-    group_programs,
-    grouped,
-    refusal_of_member,
-    refusal_of_own_batches,
-)
 from inference_operator.engines.vllm.imported import imported_arguments
-from inference_operator.engines.vllm.long_context import (
-    config_overrides,
-    extended_facts,
-    override_arguments,
-    refusal_of_scaling,
-)
-from inference_operator.engines.vllm.memory import (
-    default_sequences,
-    step_overhead,
-    version_of,
-    vllm_cpu_memory,
-    vllm_memory,
-)
-from inference_operator.engines.vllm.memory_flags import (
-    memory_arguments,
-    refusal_of_batches,
-    refusal_of_cache_bytes,
-    refusal_of_cache_options,
-    refusal_of_offload,
-    refusal_of_slots,
-    shape_of,
-)
 from inference_operator.engines.vllm.metrics import LOAD, REQUESTS_RUNNING, REQUESTS_WAITING, SERIES, engine_sample
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES, RULES
@@ -69,14 +33,6 @@ from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of
 from inference_operator.engines.vllm.precision import RECIPE_CACHES, refusal_of_precision
 from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.request_limits import MAX_N, generation_arguments, media_arguments
-from inference_operator.engines.vllm.speculation import (
-    drafting_of,
-    refusal_of_draft,
-    refusal_of_speculation,
-    remark_of_speculation,
-    resolved,
-    speculation_arguments,
-)
 from inference_operator.engines.vllm.start_log import ERRORS, HINTS, LOADED, phase, shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.engines.vllm.traits import refusal_of_runner, remark_of_ranking, served_facts
@@ -166,11 +122,11 @@ class Vllm(Engine):
 
     environment, writable, compiled = ENVIRONMENT, WRITABLE, COMPILED
 
-    check_member = staticmethod(refusal_of_member)
+    check_member = staticmethod(groups.refusal_of_member)
     check_transfer = staticmethod(refusal_of_transfer)
     imported = staticmethod(imported_arguments)
     gpu_needs = staticmethod(gpu_needs)
-    shape = staticmethod(shape_of)
+    shape = staticmethod(memory_flags.shape_of)
     image = staticmethod(default_image)
     advisories = staticmethod(notice_of_advisories)
     shortage = staticmethod(shortage)
@@ -182,58 +138,60 @@ class Vllm(Engine):
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
         return (
             refusal_of_foreign_image(image, VLLM_IMAGES)
-            or refusal_of_args(spec.args, image=image, allowed=settings.allowed_arguments)
+            or arguments.refusal_of_args(spec.args, image=image, allowed=settings.allowed_arguments)
             or refusal_of_named_code(spec.args, allowed=settings.allowed_arguments)
-            or refusal_of_cache_bytes(spec.args)
-            or refusal_of_batches(spec)
-            or refusal_of_slots(spec)
-            or refusal_of_offload(spec)
+            or memory_flags.refusal_of_cache_bytes(spec.args)
+            or memory_flags.refusal_of_batches(spec)
+            or memory_flags.refusal_of_slots(spec)
+            or memory_flags.refusal_of_offload(spec)
             or refusal_of_parsers(spec, image=image)
             or refusal_of_traces(spec.args)
-            or refusal_of_env(spec.env, allowed=settings.allowed_environment)
+            or arguments.refusal_of_env(spec.env, allowed=settings.allowed_environment)
         )
 
     def as_served(self, facts: ModelFacts, spec: EngineSpec, model: str = "") -> ModelFacts:
         """The facts with the kind of runner, whether states are missing, and the KV cache that a recipe sets."""
-        served = extended_facts(served_facts(facts, spec.args), spec.rope_scaling)
+        served = long_context.extended_facts(served_facts(facts, spec.args), spec.rope_scaling)
         return replace(served, recipe_cache=RECIPE_CACHES.get(model, ""))
 
     def resolved(self, spec: EngineSpec, facts: ModelFacts | None, model: str) -> EngineSpec | Refusal:
-        found = resolved(spec.speculative, facts, model, spec.profile)
+        found = speculation.resolved(spec.speculative, facts, model, spec.profile)
         return found if isinstance(found, Refusal) else spec.model_copy(update={"speculative": found})
 
     def drafting(self, spec: EngineSpec) -> Drafting | None:
-        return drafting_of(spec.speculative)
+        return speculation.drafting_of(spec.speculative)
 
     def config_overrides(self, facts: ModelFacts, spec: EngineSpec) -> str:
-        return config_overrides(facts, spec.rope_scaling)
+        return long_context.config_overrides(facts, spec.rope_scaling)
 
     def remark(self, facts: ModelFacts, spec: EngineSpec, model: str) -> str:
-        return sentences(remark_of_ranking(facts, spec.args, model), remark_of_speculation(spec, facts, model))
+        return sentences(
+            remark_of_ranking(facts, spec.args, model), speculation.remark_of_speculation(spec, facts, model)
+        )
 
     def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:
         draft = shape.speculation.draft_facts if shape.speculation else None
         return (
             refusal_of_precision(spec, facts, image=image)
-            or refusal_of_scaling(spec, facts)
+            or long_context.refusal_of_scaling(spec, facts)
             or refusal_of_runner(facts, spec.args)
-            or refusal_of_cache_options(facts, spec.args)
-            or refusal_of_speculation(spec, facts, draft)
+            or memory_flags.refusal_of_cache_options(facts, spec.args)
+            or speculation.refusal_of_speculation(spec, facts, draft)
         )
 
     def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:
-        return refusal_of_own_batches(spec.args)
+        return groups.refusal_of_own_batches(spec.args)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
         """The version in the image's tag, or the latest known version, on these GPUs."""
-        engine = vllm_memory(
+        engine = memory.vllm_memory(
             version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind, capability=offer.capability
         )
-        overhead = step_overhead(version_of_image(image))
+        overhead = memory.step_overhead(version_of_image(image))
         return PagedEngine(offer, engine.with_reported(reported_gib), overhead, SUPPORT, ENCODERS)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-        return cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
+        return cpu_needs(facts, memory.vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
 
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
         return parsers_of(model, architecture, image=image)
@@ -241,7 +199,7 @@ class Vllm(Engine):
     def doubt_of_tables(self, image: str) -> str:
         """Only of images that name their version; others are taken for the tables' own."""
         version = version_of_image(image)
-        if version_of(version or VERSION) == version_of(VERSION):
+        if memory.version_of(version or VERSION) == memory.version_of(VERSION):
             return ""
         return (
             f"The image has vLLM {version}: which models, data types and GPUs go together is taken from vLLM {VERSION},"
@@ -251,13 +209,13 @@ class Vllm(Engine):
     def process(
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
-        sequences = plan.parallel.data * (plan.max_num_seqs or default_sequences(plan))
+        sequences = plan.parallel.data * (plan.max_num_seqs or memory.default_sequences(plan))
         member = group_member(plan.parallel.nodes)
         apart = transfer_start(at.transfer, sequences=sequences, ranks=plan.parallel.data // plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts), **apart.variables}
         managed = self._managed(spec, plan, served, at, sequences)
         counts = (REQUESTS_RUNNING, REQUESTS_WAITING, *apart.counts)
-        commit = commit_arguments(spec.args, served.commit or served.revision or "")
+        commit = arguments.commit_arguments(spec.args, served.commit or served.revision or "")
         guard = guard_of(served.name) if at.asks_for_key else NO_GUARD
         return EngineProcess(
             command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE), counts),
@@ -269,7 +227,13 @@ class Vllm(Engine):
             api_paths=API_PATHS,
             writable=self.writable,
             startup_seconds=timeouts.startup,
-            programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan), **apart.programs, **guard.programs},
+            programs={
+                **PROGRAMS,
+                **adapter_programs(spec),
+                **groups.group_programs(plan),
+                **apart.programs,
+                **guard.programs,
+            },
             adapter_loader=adapter_loader(spec, self.port, member, key_file=guard.file),
             member=member,
             pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port, counts),
@@ -282,13 +246,13 @@ class Vllm(Engine):
     def _managed(self, spec: EngineSpec, plan: Plan, served: ServedModel, at: Front, sequences: int) -> Iterator[str]:
         yield from (*_served_names(served), f"--host={at.host}", f"--port={self.port}")
         yield f"--tensor-parallel-size={plan.parallel.tensor}"
-        yield from data_arguments(plan.parallel)
-        yield from memory_arguments(spec, plan)
-        yield from speculation_arguments(plan.drafting)
+        yield from groups.data_arguments(plan.parallel)
+        yield from memory_flags.memory_arguments(spec, plan)
+        yield from speculation.speculation_arguments(plan.drafting)
         yield from encoder_arguments(spec.args, plan)
         yield from parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser))
         yield from generation_arguments(spec.generation)
-        yield from override_arguments(plan.config_overrides)
+        yield from long_context.override_arguments(plan.config_overrides)
         yield from implementation_arguments(spec.args, plan.implementation)
         yield from media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or ""))
         yield f"--shutdown-timeout={SHUTDOWN_SECONDS}"
@@ -298,7 +262,7 @@ class Vllm(Engine):
     def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str], counts: Sequence[str]) -> tuple[str, ...]:
         """The command of each pod: the GPUs are checked, and in a group the pods start together."""
         command = checked_start(serve, plan)
-        return grouped(
+        return groups.grouped(
             command,
             plan,
             timeouts,
@@ -313,10 +277,10 @@ class Vllm(Engine):
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         return (
-            refusal_of_remote_code(spec.args, model)
-            or refusal_of_pickle(spec.args, model)
-            or refusal_of_draft(spec, model, cached=cached)
-            or (refusal_of_cached(spec) if cached else None)
+            arguments.refusal_of_remote_code(spec.args, model)
+            or arguments.refusal_of_pickle(spec.args, model)
+            or speculation.refusal_of_draft(spec, model, cached=cached)
+            or (arguments.refusal_of_cached(spec) if cached else None)
         )
 
 
@@ -327,7 +291,7 @@ def _computed(spec: EngineSpec, served: ServedModel, timeouts: Timeouts) -> Mapp
 
 def _queue_arguments(spec: EngineSpec, sequences: int) -> Iterator[str]:
     """The limit of unfinished requests, unless the arguments of the spec set one or this version has none."""
-    version = version_of(version_of_image(spec.image or ""))
+    version = memory.version_of(version_of_image(spec.image or ""))
     knows = version is not None and version >= MAX_NUM_QUEUED_REQS_SINCE
     if knows and value_of(spec.args, MAX_NUM_QUEUED_REQS) is None:
         yield f"{MAX_NUM_QUEUED_REQS}={QUEUED_PER_SEQUENCE * sequences}"
