@@ -2,7 +2,8 @@
 
 1. An archive has modules, `__main__.py`, and `requirements.txt` with the libraries that uv.lock names, by their hashes.
 2. That of the operator has all modules, and beside them the archive of its Jobs.
-3. That of the Jobs has the modules that their commands import, wherever in a module the import stands.
+3. That of the Jobs has the modules that their commands import, wherever in a module the import stands, and the tables
+   that these modules name.
 4. The same sources give the same bytes, so the SHA-256 of an archive changes only with them.
 """
 
@@ -41,7 +42,8 @@ def job_program() -> bytes:
     """The archive of the Jobs. It is not compressed: nearly all of its files are in the other archive too."""
     start = [f"{PACKAGE}.cli.job.{name}" for name in ("main", *COMMANDS)]
     paths = [path for path in map(_path, sorted(imported(start))) if path]
-    files = {path.relative_to(SOURCES).as_posix(): path.read_bytes() for path in paths}
+    every = {*paths, *(table for path in paths for table in _tables(path))}
+    files = {path.relative_to(SOURCES).as_posix(): path.read_bytes() for path in every}
     main = {"__main__.py": _main(f"{PACKAGE}.cli.job.main"), "requirements.txt": requirements("--only-group=jobs")}
     return _archive({**files, **main})
 
@@ -72,6 +74,13 @@ def imports(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         types_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         nodes += [] if types_only else list(ast.iter_child_nodes(node))
+
+
+def _tables(module: Path) -> Iterator[Path]:
+    """The tables beside a module that it names: a file of JSON, or a text file with or without its ending."""
+    texts = {node.value for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Constant)}
+    yield from (path for path in module.parent.glob("*.json") if path.name in texts)
+    yield from (path for path in module.parent.glob("*.txt") if {path.name, path.stem} & texts)
 
 
 def _path(module: str) -> Path | None:

@@ -63,6 +63,10 @@ def test_the_archive_of_jobs_has_no_module_that_decides_or_connects(jobs: Path) 
 
 def test_commands_of_jobs_run_from_their_archive_alone(jobs: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    (whole / "config.json").write_text(json.dumps({"model_type": "gemma3_text", "hidden_size": 64}))
+    (whole / "model.safetensors").write_bytes(b"weights")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(jobs), *arguments]
@@ -71,6 +75,7 @@ def test_commands_of_jobs_run_from_their_archive_alone(jobs: Path, tmp_path: Pat
     assert run("--version").returncode == 0
     inspected = run("inspect", str(tmp_path))
     assert (inspected.returncode, "Traceback" in inspected.stderr) == (1, False)
+    assert run("inspect", str(whole)).returncode == 0
     pruned = run("prune", f"--cache={tmp_path}")
     assert json.loads(pruned.stdout)["pruned"]["freed_bytes"] == 0
     refused = run("download", "pvc://models/a", f"--cache={tmp_path}")
