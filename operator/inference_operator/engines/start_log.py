@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from inference_operator.api.reasons import Reason
+from inference_operator.text_tables import blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,11 @@ class Phase(Enum):
     WARMING_UP = auto()
     """The KV cache is allocated, and the engine makes warm-up runs."""
     CAPTURING = auto()
+
+
+def phases_of(package: str) -> Mapping[Phase, re.Pattern[str]]:
+    """The phases of an engine, from its table: blocks of a phase's name and the messages with which it begins."""
+    return {Phase[name]: re.compile("|".join(texts), re.MULTILINE) for name, *texts in blocks(package, "phases")}
 
 
 def latest_phase(log: str, messages: Mapping[Phase, re.Pattern[str]]) -> Phase | None:

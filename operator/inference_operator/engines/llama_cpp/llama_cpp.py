@@ -1,7 +1,6 @@
 """llama.cpp as an engine: `llama-server` for one model in GGUF, of an image without Python."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
@@ -19,7 +18,7 @@ from inference_operator.engines.known_images import LLAMA_CPP_IMAGES, refusal_of
 from inference_operator.engines.llama_cpp import memory, options
 from inference_operator.engines.llama_cpp.image import IMAGES, support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
-from inference_operator.engines.start_log import Phase
+from inference_operator.engines.start_log import phases_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
@@ -30,11 +29,6 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.text_tables import text_of
 
-PHASES: Mapping[Phase, re.Pattern[str]] = {
-    Phase.LOADING: re.compile(r" load_model: loading model '"),
-    Phase.WARMING_UP: re.compile(r" load_model: initializing, n_slots = \d+"),
-}
-"""tools/server/server-context.cpp."""
 ERRORS = known_errors(__package__, "errors")
 
 PORT = 8000
@@ -69,7 +63,7 @@ class LlamaCpp(Engine):
     """The name of the file is an argument."""
     can_ask_for_key = False
     """`--api-key` asks on the page of metrics too, and not on `/v1/models` (0.7.0, tools/server)."""
-    errors, phases = ERRORS, PHASES
+    errors, phases = ERRORS, phases_of(__package__)
     metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
     series = EngineSeries(running=RUNNING, waiting=WAITING)
     steps = STEPS

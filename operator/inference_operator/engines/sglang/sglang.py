@@ -10,7 +10,7 @@ encoders and diffusion are left out too.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import floor
 
@@ -33,7 +33,7 @@ from inference_operator.engines.programs import program_command
 from inference_operator.engines.sglang import memory, options
 from inference_operator.engines.sglang.image import COMPILED, HOME, IMAGE, VERSION, gpu_needs
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS, LOAD, SERIES, engine_sample
-from inference_operator.engines.start_log import Phase
+from inference_operator.engines.start_log import phases_of
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -45,16 +45,6 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape, Speculation
 from inference_operator.text_tables import text_of
 
-PHASES: Mapping[Phase, re.Pattern[str]] = {
-    # srt/distributed/device_communicators/pynccl.py
-    Phase.CONNECTING: re.compile(r"sglang is using nccl=="),
-    # srt/model_executor/model_runner.py
-    Phase.LOADING: re.compile(r"Load weight begin\. avail mem="),
-    # srt/mem_cache/kv_cache_configurator.py
-    Phase.WARMING_UP: re.compile(r"Memory pool end\. "),
-    # srt/model_executor/model_runner_components/cuda_graph_setup.py
-    Phase.CAPTURING: re.compile(r"Capture [\w ]{1,40}CUDA graph begin\."),
-}
 LOADED = re.compile(r"(?:checkpoint shards|loading shards):\s+(\d{1,2})% Completed")
 """srt/model_loader/weight_utils.py, with tqdm."""
 ERRORS = known_errors(__package__, "errors")
@@ -110,7 +100,7 @@ class SGLang(Engine):
     can_ask_for_key = False
     """Its `--api-key` is an argument, which everybody sees who may see the pod."""
     code_paths = ("-packages/sglang/", "/python/sglang/")
-    errors, phases, loaded = ERRORS, PHASES, LOADED
+    errors, phases, loaded = ERRORS, phases_of(__package__), LOADED
     metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
     series, load_series = SERIES, LOAD
 

@@ -1,7 +1,7 @@
 """Hugging Face Transformers as an engine: `transformers serve` for one model, of vLLM's image."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inference_operator.api.engine import EngineSpec
@@ -20,7 +20,7 @@ from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_fore
 from inference_operator.engines.model_access import TEMPORARY, Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
-from inference_operator.engines.start_log import Phase
+from inference_operator.engines.start_log import phases_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
 from inference_operator.engines.transformers.architectures import BATCHED, VERSION, support
@@ -32,11 +32,6 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.text_tables import text_of
 
-PHASES: Mapping[Phase, re.Pattern[str]] = {
-    Phase.DOWNLOADING: re.compile(r"^Downloading \S", re.MULTILINE),
-    Phase.LOADING: re.compile(r"^Loading the weights$", re.MULTILINE),
-    Phase.WARMING_UP: re.compile(r"^Warming up$", re.MULTILINE),
-}
 LOADED = re.compile(r"Loading weights:\s+(\d{1,2})%\|")
 """transformers 5.19.0, core_model_loading.py, with tqdm."""
 ERRORS = known_errors(__package__, "errors")
@@ -85,7 +80,7 @@ class Transformers(Engine):
     """The server is the operator's own program."""
     code_paths = ("-packages/transformers/",)
     """Code of models is in a cache."""
-    errors, phases, loaded = ERRORS, PHASES, LOADED
+    errors, phases, loaded = ERRORS, phases_of(__package__), LOADED
     metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
     series = EngineSeries(running=RUNNING)
     steps = BATCHES

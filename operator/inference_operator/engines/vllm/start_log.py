@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import DECIMAL, known_errors
-from inference_operator.engines.start_log import Phase, latest_phase
+from inference_operator.engines.start_log import Phase, latest_phase, phases_of
 from inference_operator.sizing.learned import Shortage
 
 MEMORY_ERRORS, START_ERRORS = (known_errors(__package__, name) for name in ("memory-errors", "start-errors"))
@@ -31,30 +31,7 @@ ERRORS = (
 )
 """All known errors, the more specific pattern first."""
 
-_MESSAGES: Mapping[Phase, re.Pattern[str]] = {
-    # vllm/v1/engine/core.py
-    Phase.SETTING_UP: re.compile(r"Initializing a V1 LLM engine"),
-    # vllm/distributed/device_communicators/pynccl.py
-    Phase.CONNECTING: re.compile(r"vLLM is using nccl=="),
-    # vllm/v1/worker/gpu_model_runner.py, cpu_model_runner.py: a path is not a repository of the hub
-    Phase.DOWNLOADING: re.compile(r"Starting to load model (?!/)\S"),
-    # vllm/model_executor/model_loader/weight_utils.py, default_loader.py
-    Phase.LOADING: re.compile(
-        r"Starting to load model /|Filesystem type for checkpoints|Time spent downloading|Loading \w+ checkpoint shards"
-        r"|Multi-thread loading|Loading safetensors using|Loading weights took"
-    ),
-    # vllm/compilation/monitor.py, backends.py
-    Phase.COMPILING: re.compile(
-        r"Starting torch\.compile|for vLLM's torch\.compile|Dynamo bytecode transform|Compiling a graph for"
-    ),
-    # vllm/v1/worker/gpu_worker.py, vllm/v1/core/kv_cache_utils.py
-    Phase.WARMING_UP: re.compile(
-        r"Available KV cache memory: |[CG]PU KV cache size: |Compile and warming up model|JIT kernel warmup starting"
-    ),
-    # vllm/v1/worker/gpu_model_runner.py, vllm/v1/worker/gpu/cudagraph_utils.py
-    Phase.CAPTURING: re.compile(r"Capturing (?:\w+ )?CUDA graphs"),
-}
-
+_PHASES = phases_of(__package__)
 HINTS: Mapping[Phase, str] = {
     Phase.CONNECTING: "If the GPUs have no NVLink, for example in a virtual machine, set `NCCL_P2P_DISABLE=1` in"
     " `spec.engine.env`."
@@ -71,7 +48,7 @@ that is left."""
 
 
 def phase(log: str) -> Phase | None:
-    latest = latest_phase(log, _MESSAGES)
+    latest = latest_phase(log, _PHASES)
     if latest in (None, Phase.SETTING_UP, Phase.CONNECTING) and _LOADING_WITHOUT_NAME in log:
         return Phase.DOWNLOADING if _HUB_MODEL.search(log) else Phase.LOADING
     return latest
