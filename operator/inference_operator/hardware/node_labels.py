@@ -21,10 +21,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import TypeAlias
 
 from inference_operator.hardware.kinds import GPU_KINDS, GpuKind, kind_named
+from inference_operator.text_tables import text_of
 
 PRODUCT = "nvidia.com/gpu.product"
 AWS_NAME, AWS_MEMORY = "karpenter.k8s.aws/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-memory"
@@ -55,9 +55,7 @@ def _kind_labels(table: str) -> Iterator[tuple[str, KindLabels]]:
         yield name, KindLabels(aws=(aws_name, int(memory)) if aws_name else None, **values)
 
 
-KIND_LABELS: Mapping[str, KindLabels] = dict(
-    _kind_labels(files(__package__).joinpath("node-labels.txt").read_text("utf-8"))
-)
+KIND_LABELS: Mapping[str, KindLabels] = dict(_kind_labels(text_of(__package__, "node-labels.txt")))
 """Labels of every kind in `kinds.GPU_KINDS`."""
 Alternative: TypeAlias = Mapping[str, tuple[str, ...]]
 """The values that each label may have. All labels must match."""

@@ -26,19 +26,7 @@ SHARING = "nvidia.com/gpu.sharing-strategy"
 """`none`, `time-slicing` or `mps` (NVIDIA/k8s-device-plugin 0.17, docs/gpu-feature-discovery/README.md)."""
 MEMORY_SLACK = 0.08
 """Drivers report up to this fraction more or less memory for one kind; a larger difference means another variant."""
-_GKE_PRODUCTS = {
-    "nvidia-tesla-t4": "Tesla-T4",
-    "nvidia-tesla-v100": "Tesla-V100-SXM2-16GB",
-    "nvidia-tesla-a100": "NVIDIA-A100-SXM4-40GB",
-    "nvidia-a100-80gb": "NVIDIA-A100-SXM4-80GB",
-    "nvidia-l4": "NVIDIA-L4",
-    "nvidia-h100-80gb": "NVIDIA-H100-80GB-HBM3",
-    "nvidia-h100-mega-80gb": "NVIDIA-H100-80GB-HBM3",
-    "nvidia-h200-141gb": "NVIDIA-H200",
-    "nvidia-b200": "NVIDIA-B200",
-    "nvidia-gb200": "NVIDIA-GB200",
-}
-"""Products by the value of Google's label (Google Kubernetes Engine documentation, "GPUs in GKE")."""
+_GKE_VALUES = frozenset(value for labels in KIND_LABELS.values() for value in labels.gke)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +110,7 @@ def offers_of_node(
     Args:
         added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
     """
-    product = labels.get(PRODUCT, "") or _GKE_PRODUCTS.get(labels.get(GKE, ""), "")
+    product = labels.get(PRODUCT, "")
     kind = kind_of_product(product) if product else kind_of_labels(labels, added)
     offers = []
     for resource, amount in sorted(allocatable.items()):
@@ -191,7 +179,7 @@ def priced(offers: Iterable[GpuOffer], declared: Iterable[GpuOffer]) -> tuple[Gp
 
 
 def label_of(product: str) -> str:
-    return GKE if product in _GKE_PRODUCTS else PRODUCT
+    return GKE if product in _GKE_VALUES else PRODUCT
 
 
 def merged(offers: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:

@@ -8,24 +8,12 @@
 from collections.abc import Mapping
 
 from inference_operator.engines.vllm_image import version_of_image
+from inference_operator.text_tables import rows
 
 ADVISORIES_OF = "2026-11-27"
 """The day on which the table was compared with its sources."""
-MENDED: Mapping[tuple[int, int, int], tuple[str, ...]] = {
-    (0, 8, 0): ("CVE-2025-24357",),
-    (0, 11, 0): ("CVE-2025-61620", "CVE-2025-6242"),
-    (0, 11, 1): ("CVE-2025-62164", "CVE-2025-62372", "CVE-2025-66448"),
-    (0, 14, 0): ("CVE-2026-22807",),
-    (0, 14, 1): ("CVE-2026-22778", "CVE-2026-24779"),
-    (0, 18, 0): ("CVE-2026-27893",),
-    (0, 19, 0): ("CVE-2026-34753", "CVE-2026-34756"),
-    (0, 20, 0): ("CVE-2026-44222", "CVE-2026-44223"),
-    (0, 22, 0): ("CVE-2026-41523", "CVE-2026-47155", "CVE-2026-48746"),
-    (0, 24, 0): ("CVE-2026-53923", "CVE-2026-55574"),
-    (0, 28, 0): ("CVE-2026-90553", "CVE-2026-93592"),
-    (0, 30, 0): ("CVE-2026-105757",),
-    (0, 31, 0): ("CVE-2026-114053",),
-    (0, 32, 0): ("CVE-2026-115911",),
+MENDED: Mapping[tuple[int, ...], list[str]] = {
+    tuple(map(int, version.split("."))): names for version, *names in rows(__package__, "advisories.txt")
 }
 """Advisories by the first version without them (github.com/vllm-project/vllm/security/advisories, and
 github.com/pypa/advisory-database, vulns/vllm)."""
