@@ -27,15 +27,13 @@ from inference_operator.planning.known_model import KnownModel, with_draft
 from inference_operator.roles.engine_choice import NO_CHOICE, EngineChoice
 from inference_operator.sentences import sentences
 from inference_operator.settings import Settings
-from inference_operator.sizing.choice import choose, may_be_used
+from inference_operator.sizing.choice import OFFLOAD, OFFLOAD_CURE, choose, may_be_used
 from inference_operator.sizing.fitting import least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.impossible_division import unequal
 from inference_operator.sizing.infeasible import unknown_kinds
 from inference_operator.sizing.learned import Learned, most_sequences, on_the_same_gpus, shorter_context
 from inference_operator.sizing.lora_and_speculative import adapters_gib
-from inference_operator.sizing.offload import MEMORY as OFFLOAD
-from inference_operator.sizing.offload import NUMBER_CURE as OFFLOAD_CURE
 from inference_operator.sizing.plan import DIGITS, Plan, checked_plan, cpu_plan, unchecked_plan
 from inference_operator.sizing.ranking import CLEAR_GAIN
 from inference_operator.sizing.serving import gain_of_guesses

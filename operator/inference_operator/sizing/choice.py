@@ -5,15 +5,16 @@ from dataclasses import replace
 from itertools import groupby
 
 from inference_operator.api.engine_kind import EngineProfile
+from inference_operator.api.reasons import Reason
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sentences import counted
 from inference_operator.sizing.fitted_batch import Candidate
 from inference_operator.sizing.fitting import Division, OnGpus, Pool, divisions, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
 from inference_operator.sizing.lora_and_speculative import unaccounted
-from inference_operator.sizing.offload import hosted
 from inference_operator.sizing.ranking import Option, Ranked, option_of, ranked
 from inference_operator.sizing.shape import SizingInputs
 
@@ -32,7 +33,7 @@ def choose(
     - If no GPUs of one node hold that: the same with more nodes of one kind, and the fewest of them (`fitting.py`).
       All divisions over a number of nodes may hold the target, before one of them gets a shorter context.
     - If a model with states fits nowhere with a usual batch: the same with fewer sequences in a batch.
-    - If the nodes lack the host memory that is asked for the KV cache: the same without these nodes (`offload.py`).
+    - If the nodes lack the host memory that is asked for the KV cache: the same without these nodes.
     - If nothing fits: return the memory needed and offered, the shortfall, and a cure.
 
     Free memory is used for larger batches, then for a longer context.
@@ -138,6 +139,49 @@ def _largest(pool: Pool, inputs: SizingInputs, division: Division) -> Candidate 
 def _context_and_cache(pair: tuple[Pool, Candidate]) -> tuple[int, float, str, str]:
     pool, candidate = pair
     return candidate.budget.context, candidate.budget.kv_cache, pool.offer.kind, pool.offer.product
+
+
+OFFLOAD_CURE = "Set a number, for example `64Gi`."
+OFFLOAD = "spec.engine.kvOffload.memory"
+OFFLOAD_SHARE = 0.5
+"""Part of what a node has left for each engine that `Auto` takes. The rest is for other pods of the node, and for the
+files of models that its kernel keeps in memory. This project's choice."""
+STEP_GIB = 8
+"""What `Auto` takes is a multiple of it, so that nodes that differ a little give the same size."""
+
+
+def hosted(plan: GpuPlan) -> GpuPlan | Infeasible:
+    """The plan with its KV cache in the host's memory, or why its nodes have none for it.
+
+    A fixed size is refused only where nodes are known to have less: a larger one may come.
+    """
+    shape, offer, host = plan.shape, plan.offer, plan.host
+    memory = offer.host_memory_gib
+    if not shape.kv_offload_auto:
+        if not (shape.kv_offload_gib and memory) or host.memory_gib <= memory:
+            return plan
+        return _refused(plan, f"{host.memory_gib:.0f} GiB with this cache", "Lower it, or use nodes with more memory.")
+    if not memory:
+        problem = f"`Auto` needs nodes to choose for, and the memory of nodes with {offer.kind} is not known."
+        return Infeasible(Reason.NO_SUITABLE_GPU, OFFLOAD, problem, OFFLOAD_CURE)
+    gib = STEP_GIB * int(OFFLOAD_SHARE * (memory / _engines_of_node(plan) - host.memory_gib) // STEP_GIB)
+    if gib < STEP_GIB:
+        return _refused(plan, f"{host.memory_gib:.0f} GiB without this cache", "Remove it, or use nodes with more.")
+    more = {name: getattr(host, name) + gib for name in ("memory_gib", "shared_memory_gib")}
+    return replace(plan, shape=replace(shape, kv_offload_gib=float(gib)), host=replace(host, **more))
+
+
+def _engines_of_node(plan: GpuPlan) -> int:
+    return max(1, plan.offer.per_node // plan.shape.parallel.ranks_per_node)
+
+
+def _refused(plan: GpuPlan, needs: str, cure: str) -> Infeasible:
+    offer = plan.offer
+    problem = (
+        f"Nodes with {offer.per_node} x {offer.kind} have {offer.host_memory_gib:.0f} GiB of memory for pods and GPUs"
+        f" for {counted(_engines_of_node(plan), 'such engine')}; the pod of each needs {needs}."
+    )
+    return Infeasible(Reason.NO_SUITABLE_GPU, OFFLOAD, problem, cure)
 
 
 def _plan(pool: Pool, candidate: Candidate, inputs: SizingInputs, chosen: Ranked, *, reduced: bool) -> GpuPlan:

@@ -3,8 +3,8 @@
 1. Architectures have an implementation of its own, or run through Transformers' one.
    `python -m e2e.engines.architectures` writes their table inside the engine's image, from vLLM's registry and
    its own check (0.32.0, `model_executor/models/registry.py`, `_try_resolve_transformers`).
-2. `python -m e2e.engines.vllm_options` writes the tables of methods, of models that must not run in float16, and of
-   kernels for attention. A test there compares them.
+2. `python -m e2e.engines.vllm_options` writes the tables of methods, of models that must not run in float16, of kernels
+   for attention, and of encoders. A test there compares them.
 3. Sparse latent attention is chosen by a model's `index_topk`. Its kernels are those of the backends that the table's
    row is made from; DeepSeek V4 takes its own classes, which need the same GPUs (0.32.0,
    `models/deepseek_v4/nvidia/model.py`, `_select_dsv4_attn_cls`; `v1/attention/ops/flashmla.py`,
@@ -18,7 +18,9 @@ from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.memory import version_of
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.sizing.gpu_support import AttentionKind, GpuSupport, Method
-from inference_operator.text_tables import rows
+from inference_operator.sizing.paged import EncoderDivision
+from inference_operator.sizing.plan import Plan
+from inference_operator.text_tables import rows, text_of
 
 MODEL_IMPL = "--model-impl"
 THROUGH_TRANSFORMERS = "transformers"
@@ -64,6 +66,40 @@ def _gpu_support() -> GpuSupport:
 
 
 SUPPORT = _gpu_support()
+
+
+ENCODER_MODE, DATA = "--mm-encoder-tp-mode", "data"
+
+_DIVIDED = (
+    *("Aria", "Bee", "Blip2", "Cohere2Vision", "Gemma3For", "GLM4V", "Idefics3", "Keye", "Lfm2Vl"),
+    *("LightOnOCR", "Llava", "MiMoV2Omni", "Mistral3", "Molmo", "OpenPanguVL", "PaddleOCRVL", "PaliGemma", "Pixtral"),
+    *("Qwen3OmniMoe", "SmolVLM", "Whisper"),
+)
+"""Beginnings of architectures whose layers vLLM divides in every case (0.32.0, `model_executor/models`: those that use
+`siglip.py`, `clip.py`, `idefics2_vision_model.py`, `pixtral.py`, or parallel layers of their own)."""
+ENCODERS = EncoderDivision(frozenset(text_of(__package__, f"encoders-{VERSION}.txt").split()), _DIVIDED)
+"""Encoders of images: which of them each tensor rank can have as a whole (0.32.0, `supports_encoder_tp_data` of the
+classes in `model_executor/models`), and which are always divided. vLLM divides an encoder unless the mode is set; it
+ends at the start if the tensor parallel size does not divide its heads."""
+
+
+def whole_encoder(args: Sequence[str]) -> bool | None:
+    """Whether arguments ask for the whole encoder on each rank; None if they leave it open.
+
+    Examples:
+        >>> whole_encoder(["--mm-encoder-tp-mode=data"]), whole_encoder(["--mm-encoder-tp-mode", "weights"])
+        (True, False)
+        >>> whole_encoder([]) is None
+        True
+    """
+    mode = value_of(args, ENCODER_MODE)
+    return None if mode is None else mode == DATA
+
+
+def encoder_arguments(args: Sequence[str], plan: Plan) -> Iterator[str]:
+    """The argument for a plan in which each rank has the whole encoder, unless the user sets the mode."""
+    if plan.whole_encoder and value_of(args, ENCODER_MODE) is None:
+        yield f"{ENCODER_MODE}={DATA}"
 
 
 def support(architecture: str, version: str) -> Support:

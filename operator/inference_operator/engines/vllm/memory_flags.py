@@ -10,8 +10,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.classified import Memory
 from inference_operator.engines.vllm.adapters import MODULES
+from inference_operator.engines.vllm.architectures import whole_encoder
 from inference_operator.engines.vllm.cli_args import configuration, given_options, int_value, is_on, value_of
-from inference_operator.engines.vllm.encoders import whole_encoder
 from inference_operator.engines.vllm.memory import LATEST, version_of
 from inference_operator.engines.vllm.option_classes import OPTION_CLASSES
 from inference_operator.engines.vllm.options import resolve_option, written_option

@@ -17,13 +17,19 @@ from inference_operator.engines.model_access import Support
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.telemetry import MetricsPage
-from inference_operator.engines.vllm import arguments, groups, long_context, memory, memory_flags, speculation
+from inference_operator.engines.vllm import (
+    architectures,
+    arguments,
+    groups,
+    long_context,
+    memory,
+    memory_flags,
+    speculation,
+)
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
 from inference_operator.engines.vllm.advisories import notice_of_advisories
-from inference_operator.engines.vllm.architectures import SUPPORT, implementation_arguments, support
 from inference_operator.engines.vllm.cli_args import is_on, value_of
 from inference_operator.engines.vllm.disaggregation import refusal_of_transfer, transfer_start
-from inference_operator.engines.vllm.encoders import ENCODERS, encoder_arguments
 from inference_operator.engines.vllm.imported import imported_arguments
 from inference_operator.engines.vllm.metrics import LOAD, REQUESTS_RUNNING, REQUESTS_WAITING, SERIES, engine_sample
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
@@ -184,11 +190,10 @@ class Vllm(Engine):
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
         """The version in the image's tag, or the latest known version, on these GPUs."""
-        engine = memory.vllm_memory(
-            version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind, capability=offer.capability
-        )
-        overhead = memory.step_overhead(version_of_image(image))
-        return PagedEngine(offer, engine.with_reported(reported_gib), overhead, SUPPORT, ENCODERS)
+        version, gib = version_of_image(image), offer.memory_gib
+        found = memory.vllm_memory(version, memory_gib=gib, product=offer.kind, capability=offer.capability)
+        engine, overhead = found.with_reported(reported_gib), memory.step_overhead(version)
+        return PagedEngine(offer, engine, overhead, architectures.SUPPORT, architectures.ENCODERS)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         return cpu_needs(facts, memory.vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
@@ -249,11 +254,11 @@ class Vllm(Engine):
         yield from groups.data_arguments(plan.parallel)
         yield from memory_flags.memory_arguments(spec, plan)
         yield from speculation.speculation_arguments(plan.drafting)
-        yield from encoder_arguments(spec.args, plan)
+        yield from architectures.encoder_arguments(spec.args, plan)
         yield from parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser))
         yield from generation_arguments(spec.generation)
         yield from long_context.override_arguments(plan.config_overrides)
-        yield from implementation_arguments(spec.args, plan.implementation)
+        yield from architectures.implementation_arguments(spec.args, plan.implementation)
         yield from media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or ""))
         yield f"--shutdown-timeout={SHUTDOWN_SECONDS}"
         yield from _queue_arguments(spec, sequences)
@@ -273,7 +278,7 @@ class Vllm(Engine):
         )
 
     def support(self, architecture: str, *, image: str) -> Support:
-        return support(architecture, version_of_image(image))
+        return architectures.support(architecture, version_of_image(image))
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         return (
