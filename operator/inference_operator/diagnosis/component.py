@@ -65,12 +65,10 @@ def ended_first(pod: PodView) -> str | None:
 
 
 def stays(view: PodView | EngineView, workload: WorkloadView) -> bool:
-    """Whether a pod or an engine is to stay: not of an earlier template, and not being deleted."""
     return is_latest(view, workload) and not view.terminating
 
 
 def is_latest(view: PodView | EngineView, workload: WorkloadView) -> bool:
-    """Whether a pod or an engine is not of an earlier template, as far as that is known."""
     return not (view.template and workload.template and view.template != workload.template)
 
 

@@ -42,7 +42,6 @@ def volume_diagnosis(pods: Iterable[PodView], inputs: DiagnosisInputs) -> Volume
 
 
 def _on_another_node(pods: Sequence[PodView], claim: str) -> PodDiagnosis | None:
-    """An engine that was placed on another node than those that have the claim mounted."""
     there = sorted({pod.node for pod in pods if has_answered(pod) and pod.node})
     apart = (pod for pod in pods if pod.start and pod.node and not has_answered(pod) and pod.node not in there)
     pod = next(apart, None)
@@ -77,7 +76,6 @@ class Diagnoses:
 
     @property
     def startup(self) -> StartupProgress:
-        """The start to report: that of the first role which has one."""
         return next((startup for startup in self.startups if startup.status), StartupProgress())
 
     def lookups(self, inputs: DiagnosisInputs) -> tuple[Lookup, ...]:

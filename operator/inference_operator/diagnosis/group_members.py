@@ -86,7 +86,6 @@ def waits_itself(pod: PodView) -> bool:
 
 
 def _waits(pod: PodView | None, joined: bool, missing: int, *, leads: bool) -> str:  # noqa: FBT001 - one call
-    """What a member waits for, as words that follow its name."""
     if pod is None:
         return NO_POD
     if pod.terminating:

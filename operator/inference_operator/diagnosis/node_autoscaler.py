@@ -42,7 +42,6 @@ def autoscaler_due(pod: PodView) -> datetime | None:
 
 
 def autoscaler_lookup(pod: PodView, inputs: DiagnosisInputs) -> EventsLookup | None:
-    """The Events that show the answer, once they are worth a request."""
     due = autoscaler_due(pod)
     return EventsLookup(inputs.namespace, pod.name, pod.uid) if due and due <= inputs.now else None
 

@@ -56,7 +56,6 @@ class _Case:
 
     @property
     def engine(self) -> Engine | None:
-        """The engine that reads its logs; None for a pod of no role, such as a router's."""
         return self.inputs.engine_of(self.pod)
 
     def diagnosis(self, reason: Reason, cause: str, *, where: str = "") -> PodDiagnosis:
@@ -111,7 +110,6 @@ def _ended_after_another(case: _Case) -> PodDiagnosis | None:
 
 
 def _engine_error(case: _Case) -> PodDiagnosis | None:
-    """An engine terminated, and its termination message or log, of which that is the end, names a known error."""
     ended, engine = case.problem.terminated, case.engine
     if ended is None or engine is None:
         return None
@@ -184,7 +182,6 @@ def cure_of(reason: Reason) -> str:
 
 
 def diagnosis_lookups(diagnosis: PodDiagnosis | None, inputs: DiagnosisInputs) -> Sequence[Lookup]:
-    """The lookups that can tell more: a terminated container's log, free GPUs, Events."""
     if diagnosis is None or diagnosis.pod.problem is None:
         return ()
     pod, ended = diagnosis.pod, diagnosis.pod.problem.terminated
@@ -202,7 +199,6 @@ def diagnosis_lookups(diagnosis: PodDiagnosis | None, inputs: DiagnosisInputs) -
 
 
 def diagnosis_due(diagnosis: PodDiagnosis | None) -> datetime | None:
-    """When a lookup becomes worth a request that can tell more; None if there is none."""
     return autoscaler_due(diagnosis.pod) if diagnosis else None
 
 
@@ -229,7 +225,6 @@ time."""
 
 
 def probe_failure_lookup(pod: PodView, ended: Terminated, inputs: DiagnosisInputs) -> EventsLookup | None:
-    """The lookup that shows whether the probe failed; None where the container had time left or is no engine."""
     role = inputs.roles.get(pod.component)
     if role is None or ended.log.container != pod.component or ended.ran is None:
         return None

@@ -32,7 +32,6 @@ def registry_error(text: str) -> RegistryError | None:
 
 
 def pull_cure(text: str) -> str:
-    """What helps after a failed pull on a node; empty for another cause."""
     error = registry_error(text)
     return with_wait(error.on_node, text) if error else ""
 

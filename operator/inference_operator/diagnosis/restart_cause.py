@@ -59,7 +59,6 @@ def _reported_end(pod: PodView) -> FirstEnd | None:
 
 
 def _own(restart: ContainerRestart) -> RestartCause:
-    """The cause of a container that did not end because of another one."""
     if restart.out_of_memory:
         return RestartCause.OUT_OF_MEMORY
     if restart.exit_code is None:

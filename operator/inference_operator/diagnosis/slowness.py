@@ -19,8 +19,6 @@ FULL_CACHE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class SlowCause:
-    """A limit that requests wait for."""
-
     evidence: str
     """The engine's figures, in a sentence."""
     cure: str

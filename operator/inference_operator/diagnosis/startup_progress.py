@@ -43,8 +43,6 @@ REPORT_AFTER = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class StartupProgress:
-    """The progress of the furthest starting engine."""
-
     status: StartupStatus | None = None
     """Pod and step; None while there is nothing to report."""
     lookup: LogLookup | None = None

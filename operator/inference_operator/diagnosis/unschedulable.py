@@ -124,7 +124,6 @@ def node_requirements(pod: PodView, inputs: DiagnosisInputs) -> str:
 
 
 def _alternatives(pod_spec: Manifest) -> Iterator[str]:
-    """The first label of each alternative, with its values."""
     nodes = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     terms = (nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
     for term in terms:

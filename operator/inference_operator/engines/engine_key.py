@@ -32,7 +32,6 @@ NO_GUARD = Guard()
 
 
 def guard_of(model: str) -> Guard:
-    """The guard of an engine with this name of its model, which is for the probe request."""
     program = program_command(KEY_PROGRAM, starts_another=True)
     command = (*program, f"file={KEY_FILE}", f"model={model}", "--")
     return Guard(command, (f"--middleware={MIDDLEWARE}",), {KEY_PROGRAM: KEY_SOURCE}, KEY_FILE)

@@ -30,7 +30,6 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS
 def hub_access(
     env: Sequence[EnvironmentVariable], model: ModelSpec | None, *, writable: Sequence[str], compiled: str = ""
 ) -> HubAccess:
-    """The access to its model of an engine with these variables; without a model, to any."""
     return HubAccess(
         user=USER,
         group=GROUP,
@@ -47,7 +46,6 @@ def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVar
 
 
 def access_variables(env: Sequence[EnvironmentVariable], model: ModelSpec | None) -> tuple[EnvironmentVariable, ...]:
-    """The variables with which a Job reaches the model: those of an engine, and those of the model itself."""
     if model is not None and model.source.startswith("s3://"):
         return bucket_variables(env, model.s3)
     return with_token(hub_variables(env), model.token_secret_ref if model else None)

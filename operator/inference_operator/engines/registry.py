@@ -27,7 +27,6 @@ class EngineRegistry:
     never_chosen: frozenset[str] = frozenset()
 
     def __getitem__(self, name: str) -> Engine:
-        """The engine of this name; raises `KeyError` where this release has none."""
         return self.by_name[name]
 
     def __contains__(self, name: str) -> bool:

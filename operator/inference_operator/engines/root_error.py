@@ -114,7 +114,6 @@ def _before_the_end(errors: Sequence[LoggedError]) -> Sequence[LoggedError]:
 
 
 def _innermost(errors: Sequence[LoggedError]) -> LoggedError | None:
-    """The error that counts, by rule 1; None if there is none."""
     inner = min((_depth(error) for error in errors), default=0)
     first = next((error.key for error in errors if _depth(error) == inner), "")
     return next((error for error in reversed(errors) if error.key == first and _depth(error) == inner), None)
@@ -135,13 +134,11 @@ def _is_decision(error: LoggedError) -> bool:
 
 
 def _text(error: LoggedError) -> str:
-    """The class and the message; without a message the statement, which is the program's own text."""
     message = "\n".join(error.lines) or error.statement
     return stable_line(f"{error.name}: {message}" if message else error.name)
 
 
 def _last_words(log: str) -> str:
-    """What the last lines of a log without errors say, by rule 3."""
     lines = [line for line in plain_lines(log) if not _NOISE.match(line)][-LAST_LINES:]
     failures = (line for line in lines if _FAILURE.search(line) and not _NO_FAILURE.match(line))
     return stable_line(next(failures, "") or "\n".join(lines[-QUOTED_LINES:]))

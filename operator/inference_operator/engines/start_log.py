@@ -65,7 +65,6 @@ def loaded_part(log: str, message: re.Pattern[str]) -> LoadProgress | None:
 
 
 def _seconds(clock: str) -> int:
-    """A time as tqdm writes it."""
     seconds = 0
     for part in clock.split(":"):
         seconds = 60 * seconds + int(part or 0)

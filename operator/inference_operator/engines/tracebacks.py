@@ -131,7 +131,6 @@ def plain_lines(log: str) -> Iterator[str]:
 
 
 def logged_errors(log: str) -> list[LoggedError]:
-    """The errors of a log in their order, by the rules at the top of this module."""
     processes: dict[str, _Process] = {}
     errors = []
     for raw in plain_lines(log):

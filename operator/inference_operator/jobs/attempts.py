@@ -174,7 +174,6 @@ def _waiting(attempt: Attempt) -> PodWait | None:
 def _failure(
     finished: Attempt, subject: str, parse: Callable[[str], Result | Failure | None], following: Attempt | None = None
 ) -> Failure:
-    """The failure that the finished attempt reported; else why the next one does not run, or how this one ended."""
     reported = parse(finished.message)
     if isinstance(reported, Failure):
         return reported
@@ -190,6 +189,5 @@ def _failure(
 
 
 def _look(attempt: Attempt) -> str:
-    """The command that shows most about an attempt that has ended."""
     verb = "logs" if attempt.has_output else "describe"
     return f"kubectl {verb} -n {attempt.namespace} job/{attempt.job}"

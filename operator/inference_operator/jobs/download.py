@@ -118,7 +118,6 @@ def _logs(inputs: Download, state: JobState[Downloaded], observed: ObservedJobs)
 
 
 def _last_step(results: LookupResults, log: Lookup) -> str:
-    """The last line of progress in a log; empty if there is none yet."""
     result = results.get(log)
     steps = _STEP.findall(result.text) if isinstance(result, LogText) else []
     return str(steps[-1]) if steps else ""

@@ -14,8 +14,6 @@ RESULT_FILE, ADAPTER_FILE, CLAIM_KEY, MODEL_KEY, DRAFT_KEY = "download.json", "a
 
 @dataclass(frozen=True, slots=True)
 class Downloaded:
-    """A model that is complete on a claim."""
-
     commit: str
     size_bytes: int
     """Of all its files."""
@@ -47,8 +45,6 @@ def _downloaded(fields: Manifest) -> Downloaded | None:
 
 @dataclass(frozen=True, slots=True)
 class StoredAdapter:
-    """An adapter whose files are complete on a claim."""
-
     commit: str
     """The commit of the hub, or the digest of its source and content."""
     size_bytes: int

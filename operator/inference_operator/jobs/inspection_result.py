@@ -22,7 +22,6 @@ def unusable(why: NotUnderstood) -> Failure:
 
 
 def result_text(result: InspectionResult) -> str:
-    """One line of JSON of at most `LIMIT` bytes."""
     if isinstance(result, Failure):
         return failure_text(result)
     text = line(entry_document(result))

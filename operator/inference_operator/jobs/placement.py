@@ -38,7 +38,6 @@ def placement(engines: Sequence[PodView], engine_pod: Manifest) -> Manifest:
 
 
 def placement_of(pod: Manifest) -> Manifest:
-    """The fields of a pod specification that decide on which nodes it may run."""
     return {name: pod[name] for name in PLACEMENT_FIELDS if pod.get(name)}
 
 

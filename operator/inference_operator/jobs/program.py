@@ -32,7 +32,6 @@ _SCRIPT = files(__package__).joinpath("install_program.sh").read_text(encoding="
 
 
 def program_process(settings: Settings, access: HubAccess, *command: str, args: Sequence[str]) -> Manifest:
-    """The fields of `process_fields` for a command of the program, with the variables of an engine's access."""
     program = ["python3", f"/{_INSTALLED}/lib"] if settings.job_program else ["infd"]
     env = [*environment(access.env), *secret_variables(access.keys)]
     return process_fields(command=[*program, *command], args=args, env=env)

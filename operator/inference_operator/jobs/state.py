@@ -79,7 +79,6 @@ class JobState(Generic[Result]):
 def job_state(
     task: JobTask[Result], observed: ObservedJobs, *, wanted: bool = True, repeated: bool = False
 ) -> JobState[Result]:
-    """State of the task, of which no further attempt starts unless its result is `wanted`."""
     stored = task.record.stored(observed.live) if task.record else None
     if task.record and stored is not None and not repeated:
         return recorded(task.record, stored)
@@ -116,14 +115,12 @@ def is_job_of(manifest: Manifest, component: str) -> bool:
 
 
 def _attempts(observed: ObservedJobs, component: str, job_hash: str) -> list[tuple[Manifest, Attempt]]:
-    """The live Jobs with this content, each with its attempt; Jobs with another content do not count."""
     pods = [pod for pod in observed.pods if pod.component == component]
     attempts = [(job, job_attempt(job, pods)) for job in observed.live.values() if is_job_of(job, component)]
     return [(job, _with_events(attempt, observed.results)) for job, attempt in attempts if attempt.job_hash == job_hash]
 
 
 def _with_events(attempt: Attempt, results: LookupResults) -> Attempt:
-    """The attempt, with the cause that Events show if it makes no progress."""
     events = results.get(attempt.wait.lookup) if attempt.wait else None
     if not isinstance(events, ObjectEvents):
         return attempt

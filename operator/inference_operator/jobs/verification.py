@@ -156,7 +156,6 @@ Succeeded = Mapping[Ref, Manifest]
 
 
 def succeeded_jobs(live: Mapping[Ref, Manifest], owner: Owner) -> Succeeded:
-    """The Jobs among the live children that have verified something, as they were written."""
     jobs = ((ref, live[ref]) for ref in sorted(live) if is_job_of(live[ref], VERIFICATION))
     return {ref: _as_written(job, owner) for ref, job in jobs if _succeeded(job)}
 

@@ -66,7 +66,6 @@ def _shapes(weights: Path) -> Shapes:
 
 
 def _size(value: object) -> int:
-    """A dimension or an offset; raises ValueError for anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_SIZE:
         raise ValueError("a dimension or an offset that is none")
     return value
@@ -80,7 +79,6 @@ class FolderOrigin:
         self._folder, self._names = folder, names
 
     def commit(self, revision: str | None) -> str:  # noqa: ARG002 - a folder has one content
-        """The digest of source and content: another content has another folder on the claim."""
         digest = hashlib.sha1(self.source.encode(), usedforsecurity=False)
         for file in self.listed(""):
             digest.update(f"{file.path} {file.sha256}\n".encode())

@@ -91,7 +91,6 @@ def _is_url(text: str) -> bool:
 
 
 def needed_files(model: BucketModel, store: S3Store, *, allow_pickle: bool) -> Sequence[ListedFile] | Failure:
-    """The files that engines need, as the bucket lists them now, or why there is no model."""
     listed, only = _listed_files(store), gguf_parts(model.file)
     return wanted_files(model.name, listed, allow_pickle=allow_pickle, only=only) if listed else missing(model)
 

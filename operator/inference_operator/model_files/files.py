@@ -34,8 +34,6 @@ FIRST_GGUF_BYTES = 2**20
 
 
 class InspectionError(Exception):
-    """A model cannot be used; `failure` has the cause."""
-
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
@@ -64,7 +62,6 @@ def inspect_files(files: Files, file: str = "") -> InspectionResult:
 
 
 def _only(files: Files, file: str) -> Files:
-    """A GGUF model alone, as if it were at the root."""
     folder = file[: file.rfind("/") + 1]
     sizes = {
         path.removeprefix(folder): files.sizes[path] for path in checkpoint.gguf_parts(file) if path in files.sizes

@@ -93,7 +93,6 @@ def _of_mirror(repository: str, problem: str, cure: str = _MIRROR_CURE) -> Failu
 
 
 def _cached(repository: str, revision: str | None, *, allow_pickle: bool, file: str) -> InspectionResult:
-    """Inspect the model in the cache without requests, for `HF_HUB_OFFLINE`."""
     cached = try_to_load_from_cache(repository, file or CONFIG, revision=revision)
     if not isinstance(cached, str):
         problem = "`HF_HUB_OFFLINE` is set, and the model is not in the cache."
@@ -225,8 +224,6 @@ MAX_REDIRECTS = 10
 
 
 class ResponseRejectedError(Exception):
-    """A response that exceeds a limit; the rest of it is not read."""
-
     __match_args__ = ("problem",)
 
     def __init__(self, problem: str) -> None:
@@ -235,7 +232,6 @@ class ResponseRejectedError(Exception):
 
 
 def limit_responses() -> None:
-    """Make the hub client read at most `MAX_BYTES` of a response and follow at most `MAX_REDIRECTS` redirects."""
     set_client_factory(_client)
 
 
@@ -260,8 +256,6 @@ def _limit(response: httpx2.Response) -> None:
 
 
 class _Limited(httpx2.SyncByteStream):
-    """A response stream of at most `MAX_BYTES`."""
-
     def __init__(self, stream: httpx2.SyncByteStream) -> None:
         self._stream = stream
 

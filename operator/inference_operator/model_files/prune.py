@@ -53,7 +53,6 @@ def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
 
 
 def _repositories(root: Path, uses: Uses) -> Iterator[tuple[ModelFolder, Sequence[Use]]]:
-    """The folders of models and of adapters, each with the uses of its kind."""
     models = (path for path in subfolders(root / HUB_FOLDER) if model_of_folder(path.name))
     yield from ((ModelFolder(root, path.name), uses.models) for path in models)
     adapters = root / ADAPTERS_FOLDER

@@ -70,7 +70,6 @@ def kernels_kept(key: str, *, recent: bool, uses: Uses) -> str:
 
 
 def report_text(report: PruneReport) -> str:
-    """One line of JSON for each item, and one for the sum."""
     rows = [{"item": asdict(item)} for item in report.items]
     end = {"pruned": {"freed_bytes": report.freed_bytes, "dry_run": report.dry_run}}
     return "\n".join(json.dumps(row, separators=(",", ":")) for row in (*rows, end))

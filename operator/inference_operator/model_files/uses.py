@@ -106,7 +106,6 @@ def claim_uses(
 
 
 def keep_arguments(uses: Uses) -> tuple[str, ...]:
-    """The arguments that tell `infd prune` in a Job which models and kernels are in use."""
     models = (f"--keep={use.repository}{f'@{use.commit}' if use.commit else ''}={use.by}" for use in uses.models)
     kernels = (f"--keep-kernels={key}" for key in sorted(uses.kernels))
     adapters = (f"--keep-adapter={use.repository}={use.by}" for use in uses.adapters or ())
@@ -154,7 +153,6 @@ def _of_resource(resource: Manifest, claim: str, records: Sequence[Manifest]) ->
 
 
 def _is_of(record: Manifest, name: str, claim: str) -> bool:
-    """Whether a record is the operator's, of a resource of this name and of the claim."""
     labels = mapping(record["metadata"], "labels")
     return (labels.get(NAME_LABEL), labels.get(MANAGED_BY_LABEL), record_claim(record)) == (name, MANAGER, claim)
 
@@ -176,7 +174,6 @@ def record_claim(record: Manifest) -> str:
 
 
 def record_commit(record: Manifest) -> str:
-    """The commit in the ConfigMap of a finished download; empty if it has none."""
     match = COMMIT.search(str(mapping(record, "data").get(RESULT_FILE) or ""))
     return match[0] if match else ""
 
@@ -220,7 +217,6 @@ def _is_unclear(container: Manifest, workload: Manifest, volumes: set[str]) -> b
 
 
 def _words(container: Manifest) -> Iterator[str]:
-    """Words of commands and arguments, values of variables, and folders of models that it mounts."""
     for part in ("command", "args"):
         listed = container.get(part)
         for text in listed if isinstance(listed, list) else ():
@@ -233,7 +229,6 @@ def _words(container: Manifest) -> Iterator[str]:
 
 
 def _kernels(pod: Manifest, volumes: set[str]) -> Iterator[str]:
-    """The folders of kernels that containers mount, or that the Job of a download prepares."""
     for container in _containers(pod):
         for mount in objects(container, "volumeMounts"):
             folder, _, key = str(mount.get("subPath") or "").partition("/")
@@ -251,7 +246,6 @@ def _containers(pod: Manifest) -> Iterator[Manifest]:
 
 
 def pod_of(workload: Manifest) -> Manifest:
-    """The specification of a pod, or the one in the template of a workload."""
     spec = mapping(workload, "spec")
     return mapping(mapping(spec, "template"), "spec") if "template" in spec else spec
 

@@ -41,8 +41,6 @@ class PickleWeights(NotUnderstood):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The size of the checkpoint files that an engine loads."""
-
     total_bytes: int
     origin: str
     """The files, as users read them."""

@@ -37,8 +37,6 @@ class NotUnderstood:
 
 
 class UnreadableError(Exception):
-    """A field that cannot be used. `model_facts` turns it into `NotUnderstood`."""
-
     def __init__(self, field: str, problem: str, cure: str = USUAL_CURE) -> None:
         super().__init__(field, problem)
         self.field = field
@@ -111,12 +109,10 @@ class Config:
         return value if isinstance(value, bool) else default
 
     def text(self, name: str) -> str:
-        """A string field; empty if it is missing or not a string."""
         value = self.fields.get(name)
         return value if isinstance(value, str) else ""
 
     def section(self, name: str) -> "Config":
-        """A nested object; empty if it is missing or not an object."""
         value = self.fields.get(name)
         return Config(value if isinstance(value, dict) else {})
 
@@ -149,7 +145,6 @@ class Config:
 
     @property
     def architecture(self) -> str:
-        """The first entry of `architectures`; empty if there is none."""
         return next(iter(self.architectures), "")
 
     @property

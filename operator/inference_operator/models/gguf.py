@@ -218,7 +218,6 @@ def _tokens(metadata: Mapping[str, Value]) -> int | None:
 
 
 def _storage(elements: Mapping[int, int]) -> Manifest:
-    """The type of most elements, as a config states it."""
     kind = max(elements, key=lambda number: elements[number], default=1)
     if kind in _PLAIN:
         return {"dtype": _PLAIN[kind]}

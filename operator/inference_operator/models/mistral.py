@@ -66,7 +66,6 @@ def _architecture(moe: object) -> str:
 
 
 def _of_kind(params: Manifest, text: Manifest) -> Manifest:
-    """The config of a model that reads only text, or also images or sound."""
     section = params.get("multimodal")
     parts = section if isinstance(section, dict) else {}
     vision = parts.get("vision_encoder_args") or params.get("vision_encoder")

@@ -190,7 +190,6 @@ def _of_width(
 
 
 def _shares(config: Config, vocabulary: int) -> bool:
-    """Whether embedding and head share weights, if the config does not state it."""
     nameless = not config.text("model_type") and not config.architecture
     return config.text("model_type") in TIED or (nameless and vocabulary >= SHARED_FROM)
 

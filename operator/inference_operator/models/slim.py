@@ -43,7 +43,6 @@ def _counted(fields: Manifest, name: str) -> Manifest:
 
 
 def _with_shapes(value: Any) -> Any:  # noqa: ANN401 - a part of JSON
-    """The same with counts of names of layers, each without its number, in place of their lists."""
     if not isinstance(value, dict):
         return value
     return {

@@ -37,8 +37,6 @@ class BucketModel:
 
 @dataclass(frozen=True, slots=True)
 class ClaimModel:
-    """A folder in a PersistentVolumeClaim of the same namespace."""
-
     claim: str
     path: str
     file: str = ""

@@ -102,6 +102,5 @@ def tower_of(config: Config) -> Tower:
 
 
 def _size(vision: Config, *names: str) -> int | None:
-    """The first of these fields with a believable width."""
     sizes = (vision.fields.get(name) for name in names)
     return next((n for n in sizes if isinstance(n, int) and not isinstance(n, bool) and 0 < n <= MOST_WIDTH), None)

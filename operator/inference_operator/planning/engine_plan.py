@@ -229,7 +229,6 @@ def doubt_of(plan: Plan, spec: Spec, facts: ModelFacts, engine: Engine, image: s
 
 
 def sizing_inputs(spec: Spec, engine: Engine) -> SizingInputs:
-    """The inputs of sizing that the spec gives; with the facts of its draft model, if the catalogue has it."""
     gpu = spec.hardware.gpu
     return SizingInputs(
         tensor=spec.parallelism.tensor,
@@ -344,7 +343,6 @@ def _counted(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Plan | Re
 
 
 def _downloads(inputs: PlanInputs) -> bool:
-    """Whether engines store the model on their node's disk: from a hub, and not through a claim."""
     return isinstance(inputs.source, HubModel) and inputs.spec.cache is None
 
 

@@ -38,7 +38,6 @@ class GpuOffers:
         return frozenset(offer.product for offer in self.live if offer.product)
 
     def missing_gpu_kind(self, kind: str) -> str:
-        """The kind, if no existing node has it; empty if one has it or nodes are not visible."""
         absent = kind and self.visible and not any(offer.kind == kind for offer in self.live)
         return kind if absent else ""
 
@@ -72,7 +71,6 @@ def gpu_offers(
 def usable_offers(
     nodes: Sequence[NodeView] | None, pod: Manifest, spec: Spec, settings: Settings, needs: GpuNeeds
 ) -> GpuOffers:
-    """The offers that an image can use: of nodes with a recent driver, and of kinds that it has code for."""
     suiting = _suiting(nodes, pod)
     old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}
     recent = None if nodes is None else [node for node in nodes if node.name not in old]

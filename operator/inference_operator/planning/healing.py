@@ -30,7 +30,6 @@ DIGITS = 2
 def learned_from(
     plan: Plan, engines: Iterable[EngineView], lookups: LookupResults, engine: Engine, *, template: str | None
 ) -> Learned | None:
-    """The correction of a plan, by the rules at the top of this module; None if there is none."""
     if plan.learned is not None or template is None:
         return None
     own = [view for view in engines if view.template == template]

@@ -38,7 +38,6 @@ def refusal_of_network(context: RoleContext, plan: Plan, pod: Manifest) -> Refus
 
 
 def _of_devices(spec: EffectiveSpec, suiting: Sequence[NodeView], needed: int) -> Refusal | None:
-    """No node, or where none can be added too few, have the devices."""
     resource, devices = spec.network.resource, spec.network.devices
     if resource is None:
         return None
@@ -54,7 +53,6 @@ def _of_devices(spec: EffectiveSpec, suiting: Sequence[NodeView], needed: int) -
 
 
 def _of_topology(spec: EffectiveSpec, suiting: Sequence[NodeView], needed: int) -> Refusal | None:
-    """No node, or where none can be added too few of one domain, have the label."""
     key = spec.scheduling.topology_key
     if key is None:
         return None

@@ -67,7 +67,6 @@ class RolePlan:
 
 
 def plan_state(context: RoleContext) -> PlanState:
-    """The recorded plan of the role, if it is for its present specification."""
     spec, settings = context.spec.stated, context.settings
     current = spec_hash(spec, context.engine)
     recorded = context.live.recorded
@@ -125,7 +124,6 @@ def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
 
 
 def _lack_gpus(context: RoleContext, offers: GpuOffers) -> bool:
-    """Whether too few free GPUs are a cause of unschedulable pods, and nodes are visible."""
     problems = (pod.problem for engine in context.live.engines for pod in engine.pods)
     lacked = {name for problem in problems if problem for name in lacked_resources(problem.cause)}
     return not context.settings.namespaces and not lacked.isdisjoint(offer.resource for offer in offers.live)
@@ -148,7 +146,6 @@ def _pod(context: RoleContext) -> Manifest:
 
 
 def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:
-    """The plan that stays; decided once more if its engines reported too little memory."""
     context = state.context
     live, engine = context.live, context.engine
     learned = learned_from(kept.plan, live.engines, context.lookups, engine, template=live.view.template)
@@ -165,7 +162,6 @@ def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedP
 
 
 def _sized(state: PlanState, inputs: PlanInputs) -> PinnedPlan | Refusal:
-    """A new plan; the latest one stays if nothing changes, or if there is no other."""
     latest, context = state.latest, state.context
     earlier = context.live.recorded
     kind = earlier.plan.gpu if earlier and not latest else ""

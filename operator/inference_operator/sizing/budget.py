@@ -101,7 +101,6 @@ class Budget:
 
     @property
     def needed(self) -> float:
-        """Memory of all terms with the KV cache of one sequence of the longest context."""
         return self.offered - self.kv_cache + self.kv_needed
 
     @property

@@ -97,7 +97,6 @@ def _tries(facts: ModelFacts, inputs: SizingInputs) -> Iterator[tuple[SizingInpu
 
 
 def _options(pools: Sequence[Pool], inputs: SizingInputs, division: Division) -> list[Option]:
-    """The sizes that hold the target. Larger groups on one bus are among them where latency needs these."""
     options = [option_of(pool, candidate, inputs) for pool, candidate in _at_target(pools, inputs, division)]
     late = any(option.served for option in options) and not any(option.keeps_objective for option in options)
     if inputs.profile is EngineProfile.LATENCY or (late and inputs.profile is not EngineProfile.SMALLEST):
@@ -117,7 +116,6 @@ def may_be_used(offer: GpuOffer, inputs: SizingInputs) -> bool:
 def _at_target(
     pools: Sequence[Pool], inputs: SizingInputs, division: Division, *, shares_bus: bool = False
 ) -> Iterator[tuple[Pool, Candidate]]:
-    """The candidates that hold the target; with the profile `Smallest` only the first of each kind."""
     for pool in pools:
         for parallel in pool.parallels(inputs, division, shares_bus=shares_bus):
             if (candidate := pool.at_target(inputs, parallel)) is not None:

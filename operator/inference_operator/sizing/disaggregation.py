@@ -56,7 +56,6 @@ class KVPath:
         return TRANSFER_SHARE * objective.ttft / self.seconds(1)
 
     def problem(self, tokens: float, objective: Objective) -> str:
-        """Why a prompt is too long for this network, in a sentence; empty if it is not."""
         if tokens <= self.longest(objective):
             return ""
         allowed = max(objective.ttft, objective.ttft_per_1000 * tokens / 1000)
@@ -73,7 +72,6 @@ def gigabits(asked: float | None, *, has_devices: bool, gpus: int) -> float:
 
 
 def kv_path(plan: Plan, apart: DisaggregationSpec) -> KVPath | None:
-    """The way between engines of a plan; None where the size of the KV cache is not known."""
     if plan.per_gpu is None or not plan.per_gpu.kv_token_bytes:
         return None
     network, gpus = apart.network, plan.gpus_per_replica
@@ -82,7 +80,6 @@ def kv_path(plan: Plan, apart: DisaggregationSpec) -> KVPath | None:
 
 
 def least_prompt(plan: Plan, apart: DisaggregationSpec, objective: Objective) -> int:
-    """Tokens of the shortest prompt that is sent: as stated, else the plan's break-even, where one is known."""
     return apart.min_prompt_tokens or _plan_break_even(plan, apart, objective) or MIN_PROMPT_TOKENS
 
 
@@ -181,7 +178,6 @@ class ApartPlan:
 def apart_plan(
     prefill: GpuPlan, decode: GpuPlan, load: Load, objective: Objective, *, rate: float, path: KVPath
 ) -> ApartPlan | None:
-    """The engines of two plans that carry a rate; None if not even lone requests keep the objective."""
     if prefill.step is None or decode.step is None:
         return None
     prompts = serving(replace(prefill.step, decodes=False), prefill.budget)

@@ -38,8 +38,6 @@ MOST_NODES = 8
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A number of nodes, and which pipelines are tried on each."""
-
     nodes: int = 1
     deep: bool = False
     """Whether each node has several stages, although NVLink connects its GPUs."""
@@ -109,11 +107,9 @@ class Pool:
         return budget.fits and left >= spare and roomy
 
     def starts(self, shape: Shape, inputs: SizingInputs) -> bool:
-        """Whether the model allows these parallel sizes and fits with them."""
         return self.engine.broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape, inputs), inputs)
 
     def sizes(self, inputs: SizingInputs, stages: int = 1, nodes: int = 1) -> tuple[int, ...]:
-        """Tensor parallel sizes to try: those that the model and the nodes allow, or the requested one."""
         most = self.offer.most_in_a_group * nodes // (stages * inputs.data)
         shape = replace(inputs.shape, parallel=ParallelSizes(1, stages, inputs.data, nodes))
         if inputs.tensor is None:
@@ -193,7 +189,6 @@ class Pool:
         return None
 
     def longest(self, inputs: SizingInputs, parallel: ParallelSizes, least: int) -> Candidate | None:
-        """The candidate of these sizes with the longest context, at least `least`; None if none fits."""
         candidates = [self._longest(shape, inputs, least) for shape in _shapes(self.facts, inputs, parallel)]
         fitting = [candidate for candidate in candidates if candidate is not None]
         return max(fitting, key=lambda each: (each.budget.context, each.budget.max_num_seqs), default=None)
@@ -214,7 +209,6 @@ class Pool:
 
 
 def aimed_context(facts: ModelFacts, inputs: SizingInputs) -> int:
-    """The target context in tokens: the requested one, or `USUAL_CONTEXT` as far as the model supports it."""
     return inputs.context or min(facts.context, USUAL_CONTEXT)
 
 

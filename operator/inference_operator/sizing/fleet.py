@@ -53,7 +53,6 @@ class FleetPlan:
 
 
 def fleet_plan(plan: GpuPlan, load: Load, objective: Objective, rate: float) -> FleetPlan | None:
-    """The engines of one plan that carry a rate; None if it keeps no objective, or if its speed is unknown."""
     if plan.step is None:
         return None
     engine = serving(plan.step, plan.budget, plan.shape.parallel.data)

@@ -40,7 +40,6 @@ change `spec.parallelism.tensor` or `.pipeline`.
 
 
 def _divided_data(parallel: ParallelSizes) -> Infeasible | None:
-    """Why data parallel ranks cannot be divided so; None if they can. Each one is whole on its node."""
     if parallel.pipeline > 1:
         problem = f"{parallel.data} data parallel ranks and {parallel.pipeline} stages are requested together."
         return _invalid(DATA, problem, f"Use one of `{DATA}` and `.pipeline`.")
@@ -88,7 +87,6 @@ def _held(pool: Pool, inputs: SizingInputs) -> bool:
 
 
 def _numbers_of_nodes(pool: Pool, inputs: SizingInputs) -> Iterator[int]:
-    """Numbers of nodes that the request allows: a requested pipeline is divided over as many as it has stages."""
     stages = inputs.pipeline
     if inputs.nodes or stages is None or inputs.data > 1 or not pool.divides_layers(inputs):
         yield inputs.nodes or 1

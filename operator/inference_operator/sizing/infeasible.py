@@ -62,7 +62,6 @@ def _not_allowed(pools: Sequence[Pool], inputs: SizingInputs, rule: str) -> Infe
 
 
 def _undivided(facts: ModelFacts, inputs: SizingInputs) -> Infeasible | None:
-    """Why the prompts of an encoder do not fit into an iteration: they are not divided into chunks."""
     tokens, context = inputs.shape.max_num_batched_tokens, inputs.context or facts.context
     if not facts.is_encoder or tokens is None or tokens >= context:
         return None
@@ -136,7 +135,6 @@ def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
 
 
 def _too_many_sequences(pool: Pool, shape: Shape, tried: Budget, inputs: SizingInputs) -> Infeasible | None:
-    """The refusal of a number of sequences that has too few blocks of states, where a smaller one fits."""
     fewer = replace(inputs, shape=replace(inputs.shape, max_num_seqs=None))
     fitting = pool.candidate(replace(shape, max_num_seqs=None), fewer)
     requested, most = inputs.shape.max_num_seqs, fitting.budget.max_num_seqs
@@ -249,7 +247,6 @@ def _existing(nodes: int) -> str:
 
 
 def _other_engine(pool: Pool, inputs: SizingInputs) -> str:
-    """The hint at an engine that runs over nodes; empty where it would not help."""
     is_gguf = format_of(pool.facts.weights_from) is WeightFormat.GGUF
     whole = pool.offer.can_span(2) and not pool.divides_layers(inputs)
     return " With `spec.engine.kind: VLLM` an engine can have several nodes." if whole and not is_gguf else ""

@@ -72,8 +72,6 @@ NO_TABLES, NO_ENCODERS = GpuSupport(), EncoderDivision()
 
 @dataclass(frozen=True, slots=True)
 class PagedEngine:
-    """Such an engine on one kind of GPU, with the rules of vLLM."""
-
     gpu: GpuOffer
     engine: EngineMemory
     overhead: Overhead

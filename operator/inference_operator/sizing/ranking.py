@@ -69,12 +69,10 @@ class Option:
 
     @property
     def shares_bus(self) -> bool:
-        """Whether more GPUs exchange activations over a bus than usual."""
         return self.candidate.shape.parallel.tensor > MOST_UNLINKED and not self.pool.offer.linked
 
     @property
     def above_floor(self) -> bool:
-        """Whether the KV cache is large enough, or does not bind."""
         budget = self.candidate.budget
         return self.limit is not Limit.KV_CACHE or budget.kv_cache >= LEAST_CACHE * self.pool.offer.memory_gib
 
@@ -132,7 +130,6 @@ def _above_floor(options: Sequence[Option]) -> list[Option]:
 
 
 def _climbed(options: Sequence[Option], cost: Callable[[Option], float], gain: Callable[[Option], float]) -> Option:
-    """The option of the least cost, or one of a higher cost whose gain is clearly higher."""
     first = _smallest(options, cost)
     best = first
     for option in sorted(options, key=lambda each: (cost(each), -gain(each), each.name)):

@@ -52,8 +52,6 @@ FULL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Means of the requests of a service."""
-
     prompt: float = TYPICAL_PROMPT
     answer: float = TYPICAL_ANSWER
     cached: float = 0.0
@@ -119,7 +117,6 @@ class Served:
     """Part of the time that prompts add; 1 if they arrive faster than batches have room for them."""
 
     def tpot_of(self, percentile: float) -> float:
-        """The TPOT that this percentage of the requests keep."""
         deviations = [math.sqrt(self.beside + self.between / answer) for answer in self.load.answers]
         low, high = (NormalDist().inv_cdf(percentile / 100) * end for end in (min(deviations), max(deviations)))
         while high - low > TPOT_ERROR * self.tpot:
@@ -166,7 +163,6 @@ class Serving:
     """Data parallel ranks, which share the requests equally."""
 
     def room(self, load: Load) -> float:
-        """Requests of a load that the KV cache holds."""
         return FULL * self.cached_tokens / max(load.resident, 1.0)
 
     def at(self, concurrency: float, load: Load) -> Served:
@@ -252,7 +248,6 @@ class Serving:
         )
 
     def keeps_alone(self, load: Load, objective: Objective) -> bool:
-        """Whether lone requests keep an objective, none of which waits for another one."""
         alone, percentile = self.at(1.0, load), objective.percentile
         return alone.own_ttft_of(percentile) <= objective.ttft and alone.tpot_of(percentile) <= objective.tpot
 
@@ -288,7 +283,6 @@ def _missed(served: Served, objective: Objective) -> Limit:
 
 
 def serving(costs: StepCosts, budget: Budget, ranks: int = 1) -> Serving:
-    """The engine of a budget, which is that of each of its data parallel ranks."""
     tokens = budget.typical_concurrency * min(TYPICAL_TOKENS, budget.context)
     return Serving(costs, ranks * budget.max_num_seqs, budget.max_num_batched_tokens, ranks * tokens, ranks)
 
@@ -308,7 +302,6 @@ def gain_of_guesses(plan: Plan, objective: Objective, requested: float | None) -
 
 
 def serving_of_plan(plan: Plan) -> Serving | None:
-    """The engine of a plan; None if the speed of its GPUs or the sizes of its batches are unknown, or impossible."""
     known = plan.step, plan.per_gpu, plan.max_num_seqs, plan.max_num_batched_tokens, plan.max_model_len
     match known:
         case StepCosts() as costs, PerGpu() as per_gpu, int(sequences), int(batched), int(context) if costs.possible:

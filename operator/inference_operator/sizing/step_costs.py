@@ -182,7 +182,6 @@ def _is_unmeasured(gpu: GpuOffer, parallel: ParallelSizes) -> bool:
 def costs_of_work(
     work: StepWork, gpu: GpuOffer, overhead: Overhead, *, operations_per_second: float, stages: int, estimated: bool
 ) -> StepCosts:
-    """The costs of this work on a GPU that multiplies matrices at this speed."""
     memory = efficiency.MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA
     link = (efficiency.LINK_SHARE if gpu.linked else efficiency.UNLINKED_SHARE) * gpu.link_gb_per_s * GIGA
     latency = efficiency.EXCHANGE_SECONDS if gpu.linked else efficiency.UNLINKED_EXCHANGE_SECONDS

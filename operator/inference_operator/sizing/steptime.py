@@ -108,7 +108,6 @@ class StepCosts:
         return 1 + (self.verified - 1) * (self.guesses.accepted or 0.0 if self.guesses else 0.0)
 
     def accepting(self, accepted: float | None) -> "StepCosts":
-        """The same with the part of guesses that an engine measured; None: as published."""
         if accepted is None or self.guesses is None:
             return self
         return replace(self, guesses=replace(self.guesses, accepted=accepted))

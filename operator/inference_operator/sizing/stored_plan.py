@@ -55,7 +55,6 @@ def to_json(plan: Plan) -> Manifest:
 
 
 def flat_fields(plan: Plan) -> Manifest:
-    """The fields of a plan, with one field per parallel size."""
     fields = {name: value for name, value in field_values(plan).items() if value or name not in _ONLY_IF_SET}
     if plan.step and plan.step.guesses is None:
         fields["step"] = {name: value for name, value in fields["step"].items() if name != "guesses"}

@@ -141,7 +141,6 @@ class _Stored:
 
 
 def _stored(facts: ModelFacts, shape: Shape) -> _Stored:
-    """The storage that the config describes, corrected by the size of the checkpoint."""
     own, checkpoint = facts.quantization, facts.element_bytes
     sizes = [(matrix, matrix.elements * element_size(matrix, checkpoint, own)) for matrix in facts.matrices]
     rest = sum(size for matrix, size in sizes if matrix.part in own.parts)

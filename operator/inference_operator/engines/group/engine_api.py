@@ -76,7 +76,6 @@ class Drain:
         self.done = True
 
     def gives_up(self) -> bool:
-        """Whether it has ended because nobody asks for it any more."""
         if self.task is None or time.monotonic() < self.asked + self.options.waits.lease:
             return False
         self.task.cancel()

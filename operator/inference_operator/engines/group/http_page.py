@@ -42,6 +42,5 @@ class HttpPage:
 
 
 def is_own(writer: asyncio.StreamWriter) -> bool:
-    """Whether a request comes from this pod."""
     found = source(writer)
     return found is not None and found.is_loopback

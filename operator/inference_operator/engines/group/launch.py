@@ -98,7 +98,6 @@ def group_member(nodes: int) -> GroupMember | None:
 
 
 def group_command(command: Sequence[str], engine: GroupedEngine, nodes: int, timeouts: Timeouts) -> tuple[str, ...]:
-    """The command of a member, which starts the engine's command; the arguments of that one follow."""
     is_program = any(PROGRAMS_VARIABLE in word for word in command)
     program = program_command(MEMBER, starts_another=is_program)
     return (*program, *_options(engine, nodes, timeouts), "--", *command)

@@ -71,7 +71,6 @@ class Member(GroupState):
         self.tasks: list[asyncio.Future[None]] = []
 
     async def live(self) -> EndCause:
-        """The cause of its end, after a whole run."""
         options, loop, leads = self.options, asyncio.get_running_loop(), not self.options.rank
         loop.add_signal_handler(signal.SIGTERM, self.stop_asked)
         loop.add_signal_handler(signal.SIGCHLD, self.reap)
@@ -130,7 +129,6 @@ class Member(GroupState):
         return seen in given
 
     async def join(self) -> None:
-        """Connect to the leader, until a run has begun."""
         options, said = self.options, ""
         while self.phase == WAITING:
             try:
@@ -150,7 +148,6 @@ class Member(GroupState):
             await asyncio.sleep(options.waits.retry)
 
     async def follow(self, rank: int, peer: Peer) -> None:
-        """Listen to a member until its connection ends."""
         hear = self.hear_leader if self.options.rank else self.hear_worker
         while words := await peer.read():
             hear(rank, words)
@@ -162,7 +159,6 @@ class Member(GroupState):
             self.end(EndCause(rank, LOST))
 
     def start(self, leader: str) -> None:
-        """Start the command, unless this member ends already."""
         if self.over.done():
             return
         self.phase, self.began = STARTING, time.monotonic()
@@ -241,7 +237,6 @@ class Member(GroupState):
                     self.end(EndCause(self.options.rank, EXIT, number))
 
     def stop_asked(self) -> None:
-        """SIGTERM: end the group in order."""
         self.asked = True
         cause = EndCause(self.options.rank, STOPPED)
         if not self.options.rank:
@@ -254,7 +249,6 @@ class Member(GroupState):
             self.end(cause)
 
     def stop(self, cause: EndCause) -> None:
-        """End the leader's engine, and then the group."""
         if self.order is None:
             serves = self.child is not None and self.phase == SERVING
             self.end_later(cause, self.options.stop + self.options.waits.margin if serves else 0)
@@ -297,7 +291,6 @@ class Member(GroupState):
 
 
 async def run(options: Options) -> int:
-    """The exit status of this member, after its run."""
     member = Member(options)
     return await member.finish(await member.live())
 

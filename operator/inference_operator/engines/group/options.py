@@ -72,11 +72,9 @@ class Options:
 
     @property
     def beat(self) -> float:
-        """Seconds between two heartbeats."""
         return self.silence / BEATS
 
     def name(self, rank: int) -> str:
-        """The name of a member's pod: that of its StatefulSet, and the rank."""
         return f"{self.set}-{rank}"
 
     def host(self, rank: int) -> str:
@@ -87,7 +85,6 @@ class Options:
         return {"hello": VERSION, "rank": rank, "name": self.name(rank), "service": self.service}
 
     def started(self, leader: str) -> list[str]:
-        """The command of this member, if the leader has this address."""
         values = {"{size}": str(self.size), "{rank}": str(self.rank), "{leader}": leader}
         added = self.added
         for place, value in values.items():
@@ -105,7 +102,6 @@ class Options:
 
 
 def exit_status(number: object) -> int:
-    """An exit status that another member tells."""
     return number if isinstance(number, int) and 0 <= number <= MOST_STATUS else FAILED
 
 

@@ -55,7 +55,6 @@ class Peer:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def send(self, words: Words) -> None:
-        """Send a line, if the connection stands."""
         if not self.writer.is_closing():
             self.writer.write(json.dumps(words).encode() + b"\n")
 
@@ -150,7 +149,6 @@ class Visitors:
             closed.transport.abort()
 
     def leave(self, writer: asyncio.StreamWriter) -> None:
-        """Forget a connection: it is a member's, or done."""
         self.writers.pop(writer, None)
 
 

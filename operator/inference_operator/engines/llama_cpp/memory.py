@@ -56,7 +56,6 @@ class Sizes:
 
 
 def batch_of(asked: int | None) -> int:
-    """Tokens of one forward pass, for the most tokens of a batch that are asked for."""
     return min(asked or BATCH, BATCH)
 
 

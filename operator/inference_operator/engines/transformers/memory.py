@@ -89,7 +89,6 @@ class TokenBytes:
         return (padding + sequences * self.row + batch * self.batched + cached * self.readable + mask) / GIB
 
     def cached_tokens(self, available_gib: float, *, batch: int, sequences: int) -> float:
-        """The tokens of the KV cache for which so much memory is enough, with their activations."""
         fixed = self.activation_gib(cached=0, batch=batch, sequences=sequences)
         each = self.cached + self.readable + self.masks * self.element * batch
         return max(0.0, (available_gib - fixed) * GIB / each)

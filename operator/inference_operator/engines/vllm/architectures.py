@@ -97,7 +97,6 @@ def whole_encoder(args: Sequence[str]) -> bool | None:
 
 
 def encoder_arguments(args: Sequence[str], plan: Plan) -> Iterator[str]:
-    """The argument for a plan in which each rank has the whole encoder, unless the user sets the mode."""
     if plan.whole_encoder and value_of(args, ENCODER_MODE) is None:
         yield f"{ENCODER_MODE}={DATA}"
 

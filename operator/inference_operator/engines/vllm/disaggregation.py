@@ -168,7 +168,6 @@ Remove it, or remove `spec.disaggregation`.
 
 
 def _of_own(own: Sequence[str]) -> Refusal | None:
-    """The refusal of an argument that would make the KV caches of two roles with one revision differ."""
     for index, argument in enumerate(own):
         option = written_option(argument)
         if option is not None and " ".join(resolve_option(option)) not in OF_ONE_ROLE:

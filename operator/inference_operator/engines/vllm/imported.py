@@ -57,7 +57,6 @@ def imported_arguments(args: Sequence[str]) -> ImportedArguments:
 
 
 def _grouped(args: Sequence[str]) -> Iterator[list[str]]:
-    """Each option with its values; values before the first option stand alone."""
     position = 0
     while position < len(args):
         values = takewhile(lambda token: written_option(token) is None, args[position + 1 :])

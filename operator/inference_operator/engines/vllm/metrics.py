@@ -63,7 +63,6 @@ LOAD = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERE
 
 
 def engine_sample(text: str) -> EngineSample | None:
-    """Sample from vLLM's metrics, summed over its engine cores; None if they have no numbers of requests."""
     sums: dict[str, float] = defaultdict(float)
     model = ""
     try:

@@ -59,7 +59,6 @@ def refusal_of_named_code(args: Sequence[str], *, allowed: Collection[str] = ())
 
 
 def _texts(given: GivenOption, key: str) -> Iterator[str]:
-    """Every text in the value of a key; it may be written after a dot, or in JSON."""
     value = _parsed(given.value or "")
     if not key or given.key.partition(".")[0].rstrip("+") == key:
         yield from _leaves(value)

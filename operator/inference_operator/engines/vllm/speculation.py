@@ -98,7 +98,6 @@ def speculation_arguments(drafting: Drafting | None) -> Iterator[str]:
 
 
 def remark_of_speculation(engine: EngineSpec, facts: ModelFacts, model: str) -> str:
-    """That `Auto` found nothing; empty if it did, or was not asked."""
     spec = engine.speculative
     if spec.method is not SpeculativeMethod.AUTO or resolved(spec, facts, model, engine.profile) != SpeculativeSpec():
         return ""
@@ -113,7 +112,6 @@ def remark_of_speculation(engine: EngineSpec, facts: ModelFacts, model: str) -> 
 
 
 def refusal_of_speculation(engine: EngineSpec, facts: ModelFacts, draft: ModelFacts | None) -> Refusal | None:
-    """Why vLLM does not start with this resolved request; None if it does."""
     spec = engine.speculative
     if spec.method is SpeculativeMethod.OFF:
         return None

@@ -83,7 +83,6 @@ def shortage(log: str) -> Shortage | None:
 
 
 def _of_cache(figures: dict[str, str | None], log: str) -> Shortage:
-    """The figures of the message; without them, those that the workers logged before."""
     length, longest, room = figures.get("length"), figures.get("fits"), figures.get("room")
     left = [float(match["room"]) for match in _LEFT_FOR_CACHE.finditer(log)]
     return Shortage(

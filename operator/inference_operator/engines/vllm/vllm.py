@@ -189,7 +189,6 @@ class Vllm(Engine):
         return groups.refusal_of_own_batches(spec.args)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
-        """The version in the image's tag, or the latest known version, on these GPUs."""
         version, gib = version_of_image(image), offer.memory_gib
         found = memory.vllm_memory(version, memory_gib=gib, product=offer.kind, capability=offer.capability)
         engine, overhead = found.with_reported(reported_gib), memory.step_overhead(version)
@@ -265,7 +264,6 @@ class Vllm(Engine):
         yield from traces_arguments(spec.args, at.traces)
 
     def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str], counts: Sequence[str]) -> tuple[str, ...]:
-        """The command of each pod: the GPUs are checked, and in a group the pods start together."""
         command = checked_start(serve, plan)
         return groups.grouped(
             command,
@@ -295,7 +293,6 @@ def _computed(spec: EngineSpec, served: ServedModel, timeouts: Timeouts) -> Mapp
 
 
 def _queue_arguments(spec: EngineSpec, sequences: int) -> Iterator[str]:
-    """The limit of unfinished requests, unless the arguments of the spec set one or this version has none."""
     version = memory.version_of(version_of_image(spec.image or ""))
     knows = version is not None and version >= MAX_NUM_QUEUED_REQS_SINCE
     if knows and value_of(spec.args, MAX_NUM_QUEUED_REQS) is None:
