@@ -72,9 +72,6 @@ def schemes(section: Config, layers: int) -> tuple[Scheme, ...]:
         >>> groups = schemes(section, 2)
         >>> [(scheme.kernel.value, scheme.bits, scheme.group) for scheme in groups]
         [('fp8 block', 8, 128)]
-
-    Raises:
-        UnreadableError: a number in it is invalid.
     """
     found = sorted(_schemes(section, layers), key=lambda named: not named[1])
     left = {part: 1 - share for part, share in _shares(section, IGNORED, layers).items()}

@@ -37,6 +37,8 @@ class NotUnderstood:
 
 
 class UnreadableError(Exception):
+    """A field that cannot be used. All that reads a config raises it; `model_facts` turns it into `NotUnderstood`."""
+
     def __init__(self, field: str, problem: str, cure: str = USUAL_CURE) -> None:
         super().__init__(field, problem)
         self.field = field
@@ -63,11 +65,7 @@ class Config:
     """Values of fields that the file leaves out. A field that is null has no value."""
 
     def count(self, *names: str) -> int | None:
-        """The first of these fields that exists; None if none does.
-
-        Raises:
-            UnreadableError: it exists and is not a whole number of at least 0.
-        """
+        """The first of these fields that exists; None if none does."""
         for name in names:
             value = self.fields.get(name)
             if value is None:
@@ -82,22 +80,14 @@ class Config:
         return next((value for value in defaults if isinstance(value, int) and not isinstance(value, bool)), None)
 
     def positive(self, *names: str) -> int | None:
-        """Like `count`, for fields that must not be 0.
-
-        Raises:
-            UnreadableError: it exists and is not above 0.
-        """
+        """Like `count`, for fields that must not be 0."""
         value = self.count(*names)
         if value == 0:
             raise UnreadableError(next(name for name in names if self.fields.get(name) is not None), "is 0")
         return value
 
     def required(self, *names: str) -> int:
-        """Like `positive`, for fields that must exist.
-
-        Raises:
-            UnreadableError: it is missing, or not above 0.
-        """
+        """Like `positive`, for fields that must exist."""
         value = self.positive(*names)
         if value is None:
             raise UnreadableError(names[0], "is missing")
@@ -124,9 +114,6 @@ class Config:
             {'a': 2, 'b': 1}
             >>> Config({"layer_types": {"counts": {"a": 2}}}).tally("layer_types")
             {'a': 2}
-
-        Raises:
-            UnreadableError: the field is neither a list nor such an object.
         """
         value = self.fields.get(name)
         if value is None:
@@ -162,9 +149,6 @@ def language_model(document: object) -> tuple[Config, bool]:
         >>> config, has_vision = language_model(document)
         >>> config.count("hidden_size"), config.text("dtype"), has_vision
         (8, 'float16', True)
-
-    Raises:
-        UnreadableError: the document is not a JSON object.
     """
     if not isinstance(document, dict):
         raise UnreadableError("config.json", "is not a JSON object")

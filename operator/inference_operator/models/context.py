@@ -76,9 +76,6 @@ def model_context(config: Config, side: SideFiles) -> Context:
         8192
         >>> model_context(Config({}), SideFiles()).derived is None
         True
-
-    Raises:
-        UnreadableError: a field is not a positive integer.
     """
     stated = [name for name in CONTEXT_FIELDS if name in config.fields] or CONTEXT_FIELDS
     limits = [limit for name in stated if (limit := config.positive(name))]

@@ -166,9 +166,6 @@ def config_of(header: GgufHeader) -> Manifest:
 
     Layers with sliding windows or a compressed cache count as layers with the keys and values of all tokens: llama.cpp
     allocates at most as much for them.
-
-    Raises:
-        UnreadableError: a number is missing or wrong.
     """
     numbers = _Numbers(header.metadata)
     heads = numbers.largest("attention.head_count")

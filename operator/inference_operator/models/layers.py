@@ -16,11 +16,7 @@ _RATIO = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def head_dimension(config: Config) -> int:
-    """Elements of a head's key: not hidden / heads in every model.
-
-    Raises:
-        UnreadableError: the config has too few fields to compute it.
-    """  # Zamba2 attends to the hidden state and the embedding together
+    """Elements of a head's key: not hidden / heads in every model (Zamba2 attends to the embedding too)."""
     if given := config.positive("head_dim", "head_dim_derived", "attention_head_dim", "kv_channels"):
         return given
     hidden, heads = config.positive("hidden_size", "n_embd", "d_model"), _heads(config)
@@ -38,9 +34,6 @@ def layer_groups(config: Config, layers: int) -> tuple[LayerGroup, ...]:
         >>> (group,) = layer_groups(config, 36)
         >>> group.attention.value, group.layers, group.kv_heads, group.elements
         ('full', 36, 8, 256)
-
-    Raises:
-        UnreadableError: a required field is missing or wrong.
     """
     if config.positive("kv_lora_rank"):
         return _latent(config, layers)
@@ -56,11 +49,7 @@ def _heads(config: Config) -> int | None:
 
 
 def kv_heads(config: Config) -> int:
-    """KV heads; the number of attention heads if the config does not state it.
-
-    Raises:
-        UnreadableError: neither is stated.
-    """
+    """KV heads; the number of attention heads if the config does not state it."""
     heads = config.positive("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
     heads = heads or _heads(config)
     if heads is None:

@@ -39,9 +39,6 @@ def transformers_config(params: object) -> Manifest:
         >>> config = transformers_config({"dim": 64, "n_layers": 2, "n_heads": 4, "moe": {"num_experts": 8}})
         >>> config["architectures"], config["hidden_size"], config["n_routed_experts"], config["tie_word_embeddings"]
         (['MixtralForCausalLM'], 64, 8, False)
-
-    Raises:
-        UnreadableError: it is no object.
     """
     if not isinstance(params, dict):
         raise UnreadableError(PARAMS, "is no JSON object")

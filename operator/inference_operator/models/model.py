@@ -197,11 +197,7 @@ def _shares(config: Config, vocabulary: int) -> bool:
 def _width_left(
     weights: Weights | None, of_width: Callable[[int], tuple[Matrix, ...]], element: int, stored: Quantization
 ) -> int:
-    """The width of the MLP that fills the rest of the checkpoint beside the other matrices.
-
-    Raises:
-        UnreadableError: the size of the checkpoint is not known either.
-    """
+    """The width of the MLP that fills the rest of the checkpoint beside the other matrices."""
     if weights is None:
         raise UnreadableError("intermediate_size", "is missing, and the size of the checkpoint is not known")
     width_zero, width_one = (counted_bytes(of_width(width), element, stored) for width in (0, 1))

@@ -59,9 +59,6 @@ def quantization(config: Config) -> Quantization:
         >>> mixed = {"expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8"}}
         >>> quantization(Config(mixed)).bits, quantization(Config(mixed)).bits_of(MatrixPart.EXPERTS)
         (8.0, 4.25)
-
-    Raises:
-        UnreadableError: a number in it is invalid.
     """
     if not isinstance(config.fields.get("quantization_config"), dict):
         return UNQUANTISED

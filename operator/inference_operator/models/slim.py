@@ -17,9 +17,6 @@ def slim(document: object, weights: Weights | None, side: SideFiles = NO_SIDE_FI
 
     There is no list of such fields. The facts are computed once, and the fields that this computation reads are kept.
     Lists of layers, and of their names, become counts. If the facts of the result differ, it is the whole document.
-
-    Raises:
-        UnreadableError: the document is no JSON object.
     """
     facts = model_facts(document, weights, side)
     flat, _ = language_model(document)

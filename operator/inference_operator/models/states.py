@@ -39,9 +39,6 @@ def states(config: Config, layers: int) -> tuple[tuple[LayerGroup, ...], int]:
         >>> (group,), cached = states(jamba, 32)
         >>> group.layers, cached, group.state.recurrent
         (28, 4, 2048)
-
-    Raises:
-        UnreadableError: a field is wrong, or the size of a state cannot be computed.
     """
     pattern = block_pattern(config)
     if pattern:
@@ -98,9 +95,6 @@ def block_pattern(config: Config) -> dict[str, int]:
         True
         >>> block_pattern(Config({"model_type": "nemotron_h", "layers_block_type": ["mamba", "moe", "mamba"]}))
         {'M': 2, 'E': 1}
-
-    Raises:
-        UnreadableError: the field is not a list of blocks.
     """
     value = config.fields.get("hybrid_override_pattern")
     if isinstance(value, str):
