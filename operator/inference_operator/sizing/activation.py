@@ -69,8 +69,7 @@ def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
     kept = _penalties(facts, engine, shape) if ends else 0.0
     if facts.is_pooling:
         sampler = tokens * facts.hidden_size * POOLER_BYTES if ends else 0.0
-    workspace = _workspace(facts, shape, tokens, element) if engine.expert_workspace else 0.0
-    workspace += _gathered(facts, shape, tokens, element)
+    workspace = _workspace(facts, shape, tokens, element) + _gathered(facts, shape, tokens, element)
     encoder, cached = _encoder(facts, shape, tokens, context)
     vision = cached * facts.hidden_size * element / GIB + engine.vision_gib if facts.has_vision else 0.0
     return engine.activation_gib + (kept + max(encoder * element, workspace + max(forward, sampler))) / GIB + vision
@@ -103,7 +102,8 @@ def _encoder(facts: ModelFacts, shape: Shape, tokens: int, context: int) -> tupl
 def _workspace(facts: ModelFacts, shape: Shape, tokens: int, element: int) -> float:
     """Bytes of the two buffers of fused experts (vLLM 0.19.0, `fused_moe.py`, `TritonExperts.workspace_shapes`).
 
-    They hold the tokens of all data parallel ranks, since the router may send all of them to the experts of one.
+    They stay during the sampler's peak. They hold the tokens of all data parallel ranks, since the router may send all
+    of them to the experts of one.
     """
     experts = facts.experts
     if experts is None or facts.quantization.kernel is Kernel.MXFP4:

@@ -51,8 +51,6 @@ class EngineMemory:
     """Fraction of the GPU that stays free where sizing chooses a size."""
     vision_gib: float
     """Peak of encoding the largest image, without its entry in the encoder cache."""
-    expert_workspace: bool
-    """Whether mixture-of-experts models keep the workspace of their kernels during the sampler's peak."""
     group_gib: tuple[tuple[int, float], ...]
     """CUDA context and communication buffers by ranks that exchange activations in each layer; the last entry up to
     their number applies."""

@@ -141,7 +141,6 @@ def _of_first_runner(version: str, memory_gib: float, product: str) -> EngineMem
         request_state=False,
         spare=SPARE,
         vision_gib=VISION_GIB,
-        expert_workspace=True,
         group_gib=((1, context), (2, pair), (3, group)),
         unlinked_group_gib=UNLINKED_GROUP_GIB,
         stage_gib=STAGE_GIB,
