@@ -45,13 +45,16 @@ class GpuKind:
 
 
 def _kind(name: str, product: str, *words: str) -> GpuKind:
-    *numbers, capability = words[:5]
-    major, minor = capability.split(".")
+    memory, bandwidth, tflops, link = map(float, words[:4])
+    major, minor = map(int, words[4].split("."))
     return GpuKind(
         name,
         product,
-        *map(float, numbers),
-        (int(major), int(minor)),
+        memory,
+        bandwidth,
+        tflops,
+        link,
+        (major, minor),
         linked="linked" in words,
         estimated="estimated" in words,
         aliases=tuple(word.removeprefix("alias=") for word in words if word.startswith("alias=")),
