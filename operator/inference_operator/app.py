@@ -41,31 +41,9 @@ from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings, setting_errors
 from inference_operator.status.report import Requeue
+from inference_operator.telemetry import metrics
 from inference_operator.telemetry.event_loop import StallWatch
 from inference_operator.telemetry.http import PortError, serve_health
-from inference_operator.telemetry.metrics import (
-    API_REQUESTS,
-    CACHE_AGE,
-    EVENT_TO_APPLY,
-    LEADER,
-    LEFT_TO_OTHERS,
-    LONGEST_STALL,
-    NODE_GPUS,
-    QUEUE_DEPTH,
-    QUEUE_LONGEST,
-    QUEUE_RETRIES,
-    QUEUE_WAIT,
-    RECONCILE_ERRORS,
-    RECONCILE_SECONDS,
-    RECONCILES,
-    RESOURCE_METRICS,
-    RESOURCES,
-    ROLLOUT_RESOURCES,
-    SCRAPES,
-    UNREADABLE,
-    USED_KINDS,
-    WATCHES,
-)
 
 WORKERS = 8
 """Reconciles that run at a time. A reconcile mostly waits for the API server. All share one core with the
@@ -114,8 +92,8 @@ class Operator:
             self._cache.samples,
             Callbacks(
                 on_stalled=self._queue.add,
-                on_no_progress=RESOURCE_METRICS.count_no_progress,
-                on_stall=RESOURCE_METRICS.count_stall,
+                on_no_progress=metrics.RESOURCE_METRICS.count_no_progress,
+                on_stall=metrics.RESOURCE_METRICS.count_stall,
                 on_scrape=_count_scrape,
                 on_kv_cache=self._queue.add,
                 on_readable=self._queue.add,
@@ -127,7 +105,12 @@ class Operator:
         )
         self._lister = Lister(cluster, self._cache, settings, self._queue.add)
         self._relist_loop = RelistLoop(self._lister, settings, search_seconds)
-        self._watches = _watches(self._lister, self._relist_loop)
+        self._watches = Watches(
+            self._lister.on_event,
+            versions=self._lister.versions,
+            on_watch_started=lambda resource: metrics.WATCHES.labels(resource).inc(),
+            on_events_lost=self._relist_loop.on_events_lost,
+        )
         self._stalls = StallWatch()
         self._measure(settings)
 
@@ -181,32 +164,32 @@ class Operator:
             task.cancel()
 
     async def _handle(self, key: Key) -> Requeue | None:
-        with RECONCILE_SECONDS.time():
+        with metrics.RECONCILE_SECONDS.time():
             after = await self._reconciler.handle(key)
         self._looks.set_lookups(key, after.lookups if after else ())
         requeue = after is not None and after.backoff
-        QUEUE_RETRIES.inc(requeue)
-        RECONCILES.labels("requeue" if requeue else "success").inc()
+        metrics.QUEUE_RETRIES.inc(requeue)
+        metrics.RECONCILES.labels("requeue" if requeue else "success").inc()
         return after
 
     def _uses(self, kind: Kind) -> bool:
         return kind in self._lister.watchable
 
     def _measure(self, settings: Settings) -> None:
-        RESOURCES.counts = self._cache.states
-        ROLLOUT_RESOURCES.counts = self._cache.shared.fleet.counts
-        RESOURCE_METRICS.resources = self._cache.figures
-        RESOURCE_METRICS.scaling = self._cache.scaling.result
-        RESOURCE_METRICS.prices = prices(settings.gpu_offers)
-        NODE_GPUS.counts = lambda: gpus_by_kind(self._cache.nodes.nodes or (), settings.gpu_node_labels)
-        QUEUE_DEPTH.set_function(lambda: len(self._queue))
-        QUEUE_LONGEST.set_function(self._queue.longest_running)
-        CACHE_AGE.set_function(self._relist_loop.age)
-        LONGEST_STALL.set_function(self._stalls.seconds)
+        metrics.RESOURCES.counts = self._cache.states
+        metrics.ROLLOUT_RESOURCES.counts = self._cache.shared.fleet.counts
+        metrics.RESOURCE_METRICS.resources = self._cache.figures
+        metrics.RESOURCE_METRICS.scaling = self._cache.scaling.result
+        metrics.RESOURCE_METRICS.prices = prices(settings.gpu_offers)
+        metrics.NODE_GPUS.counts = lambda: gpus_by_kind(self._cache.nodes.nodes or (), settings.gpu_node_labels)
+        metrics.QUEUE_DEPTH.set_function(lambda: len(self._queue))
+        metrics.QUEUE_LONGEST.set_function(self._queue.longest_running)
+        metrics.CACHE_AGE.set_function(self._relist_loop.age)
+        metrics.LONGEST_STALL.set_function(self._stalls.seconds)
         for kind in self._lister.optional_kinds:
-            USED_KINDS.labels(kind.resource).set_function(partial(self._uses, kind))
-        UNREADABLE.set_function(lambda: len(self._lister.unreadable))
-        LEFT_TO_OTHERS.set_function(lambda: self._others.count(self._now()))
+            metrics.USED_KINDS.labels(kind.resource).set_function(partial(self._uses, kind))
+        metrics.UNREADABLE.set_function(lambda: len(self._lister.unreadable))
+        metrics.LEFT_TO_OTHERS.set_function(lambda: self._others.count(self._now()))
 
 
 def stop_after(ended: asyncio.Task[Any], stop: asyncio.Event) -> None:
@@ -225,48 +208,31 @@ def _account(settings: Settings) -> str:
     return f"system:serviceaccount:{settings.lease_namespace}:{settings.service_account or settings.lease_name}"
 
 
-def _watches(lister: Lister, relist_loop: RelistLoop) -> Watches:
-    return Watches(
-        lister.on_event,
-        versions=lister.versions,
-        on_watch_started=_count_watch,
-        on_events_lost=relist_loop.on_events_lost,
-    )
-
-
 def _instance() -> str:
     """A name for this process: the pod's name and the start time, because a pod may start several processes."""
     return f"{socket.gethostname()[:63]}-{datetime.now(UTC):%Y%m%d%H%M%S}"
 
 
-def _count_request(verb: str, kind: str, code: str) -> None:
-    API_REQUESTS.labels(verb, kind, code).inc()
-
-
 def _count_scrape(component: str, *, answered: bool) -> None:
-    SCRAPES.labels(component, "success" if answered else "missing").inc()
-
-
-def _count_watch(resource: str) -> None:
-    WATCHES.labels(resource).inc()
+    metrics.SCRAPES.labels(component, "success" if answered else "missing").inc()
 
 
 def _count_started(waited: float) -> None:
-    QUEUE_WAIT.observe(waited)
+    metrics.QUEUE_WAIT.observe(waited)
     _queued_at.set(asyncio.get_running_loop().time() - waited)
 
 
 def _count_apply() -> None:
     queued = _queued_at.get()
     if queued is not None:
-        EVENT_TO_APPLY.observe(asyncio.get_running_loop().time() - queued)
+        metrics.EVENT_TO_APPLY.observe(asyncio.get_running_loop().time() - queued)
         _queued_at.set(None)
 
 
 def _on_failed(key: Key, error: Exception) -> None:
-    RECONCILES.labels("error").inc()
-    RECONCILE_ERRORS.labels(type(error).__name__).inc()
-    QUEUE_RETRIES.inc()
+    metrics.RECONCILES.labels("error").inc()
+    metrics.RECONCILE_ERRORS.labels(type(error).__name__).inc()
+    metrics.QUEUE_RETRIES.inc()
     expected = isinstance(error, ClusterError | NotLeaderError)
     log.error("Cannot reconcile %s, will try again: %s", key, error, exc_info=None if expected else error)
 
@@ -285,7 +251,11 @@ async def run(
         loop.add_signal_handler(signum, stop.set)
     client = await connect()
     try:
-        api = Api(client, write_timeout=settings.write_timeout_seconds, on_request=_count_request)
+        api = Api(
+            client,
+            write_timeout=settings.write_timeout_seconds,
+            on_request=lambda *request: metrics.API_REQUESTS.labels(*request).inc(),
+        )
         lease = Lease(api, settings, f"{socket.gethostname()}_{uuid4()}")
         cluster = KubeCluster(api, may_act=lease.valid, on_applied=_count_apply)
         operator = Operator(
@@ -302,7 +272,7 @@ async def run(
 
 async def _lead(lease: Lease, operator: Operator, stop: asyncio.Event) -> None:
     """Run while the Lease is held; release it at the stop, and raise `LeaseLostError` if it is lost."""
-    LEADER.set(1)
+    metrics.LEADER.set(1)
     keeping = asyncio.create_task(lease.keep())
     keeping.add_done_callback(lambda _: stop.set())
     try:
@@ -310,7 +280,7 @@ async def _lead(lease: Lease, operator: Operator, stop: asyncio.Event) -> None:
     except NotLeaderError:
         finished = False
     finally:
-        LEADER.set(0)
+        metrics.LEADER.set(0)
         lost = keeping.done()
         keeping.cancel()
         (error,) = await asyncio.gather(keeping, return_exceptions=True)

@@ -17,16 +17,7 @@ from inference_operator.engines.engine_key import KEY_ENTRY
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.child import adopted_version, is_child
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
-from inference_operator.status.write_results import (
-    Applied,
-    Conflict,
-    Deleted,
-    Failed,
-    Present,
-    Rejected,
-    Waiting,
-    WriteResult,
-)
+from inference_operator.status import write_results
 
 log = logging.getLogger(__name__)
 
@@ -34,20 +25,20 @@ KEY_BYTES = 32
 """Random bytes of a key of engines: as many as those of keys of users (`infd key`)."""
 
 
-async def execute(cluster: Cluster, change: Change) -> WriteResult:
+async def execute(cluster: Cluster, change: Change) -> write_results.WriteResult:
     """Carry out a change. Faults are results too, so that one child never blocks the others."""
     try:
         answer = await _answer(cluster, change)
     except RejectedError as error:
-        answer = Rejected(change.ref, error.cause)
+        answer = write_results.Rejected(change.ref, error.cause)
     except ClusterError as error:
         log.warning("%s %s: %s", type(change).__name__, change.ref, error)
-        return Failed(change.ref, error.cause, error.retry_after)
+        return write_results.Failed(change.ref, error.cause, error.retry_after)
     log.info("%s %s: %s: %s", type(change).__name__, change.ref, change.why, type(answer).__name__)
     return answer
 
 
-async def _answer(cluster: Cluster, change: Change) -> WriteResult:
+async def _answer(cluster: Cluster, change: Change) -> write_results.WriteResult:
     match change:
         case Apply():
             return await _apply(cluster, change)
@@ -59,26 +50,26 @@ async def _answer(cluster: Cluster, change: Change) -> WriteResult:
             return await _set_labels(cluster, change)
 
 
-async def _create_key(cluster: Cluster, change: CreateKey) -> WriteResult:
+async def _create_key(cluster: Cluster, change: CreateKey) -> write_results.WriteResult:
     """Create the Secret with a random key. Nothing keeps the key; whose Secret exists already cannot be seen."""
     with suppress(AlreadyExistsError):
         await cluster.add(change.ref, {**change.manifest, "stringData": {KEY_ENTRY: token_hex(KEY_BYTES)}})
-    return Present(change.ref)
+    return write_results.Present(change.ref)
 
 
-async def _delete(cluster: Cluster, change: Delete) -> WriteResult:
+async def _delete(cluster: Cluster, change: Delete) -> write_results.WriteResult:
     try:
         await cluster.delete(change.ref, uid=change.uid, version=change.version, grace_seconds=change.grace_seconds)
     except NotFoundError:
-        return Deleted(change.ref)
+        return write_results.Deleted(change.ref)
     except ConflictError:
         live = await cluster.get(change.ref)
         if live is not None and live["metadata"]["uid"] == change.uid:
-            return Failed(change.ref, "it has changed meanwhile")
-    return Deleted(change.ref)
+            return write_results.Failed(change.ref, "it has changed meanwhile")
+    return write_results.Deleted(change.ref)
 
 
-async def _set_labels(cluster: Cluster, change: Label) -> WriteResult:
+async def _set_labels(cluster: Cluster, change: Label) -> write_results.WriteResult:
     """Apply labels and annotations to the pod of that uid; a pod that is gone is never created."""
     ref = change.ref
     meta: Manifest = {"name": ref.name, "namespace": ref.namespace, "uid": change.uid}
@@ -87,30 +78,30 @@ async def _set_labels(cluster: Cluster, change: Label) -> WriteResult:
             meta[field] = dict(values)
     body = {"apiVersion": ref.kind.api_version, "kind": ref.kind.name, "metadata": meta}
     try:
-        return Applied(await cluster.apply(ref, body, force=True))
+        return write_results.Applied(await cluster.apply(ref, body, force=True))
     except (ConflictError, NotFoundError):
-        return Deleted(ref)
+        return write_results.Deleted(ref)
 
 
-async def _apply(cluster: Cluster, change: Apply) -> WriteResult:
+async def _apply(cluster: Cluster, change: Apply) -> write_results.WriteResult:
     try:
         if change.uid is not None:
             with suppress(ConflictError):  # the cached object is gone: read the live one
                 return await _apply_known(cluster, change, change.uid, adopts=change.adopts)
         return await _apply_unknown(cluster, change)
     except ConflictError:
-        return Waiting(change.ref)  # it changed while we wrote: the next reconcile sees how
+        return write_results.Waiting(change.ref)  # it changed while we wrote: the next reconcile sees how
 
 
-async def _apply_known(cluster: Cluster, change: Apply, uid: str, *, adopts: str | None) -> WriteResult:
+async def _apply_known(cluster: Cluster, change: Apply, uid: str, *, adopts: str | None) -> write_results.WriteResult:
     """Apply to an object of ours. One that is adopted loses the content that others have written."""
     if adopts:
         await cluster.adopt(change.ref, version=adopts, desired=change.manifest)
     meta = {**change.manifest["metadata"], "uid": uid}
-    return Applied(await cluster.apply(change.ref, {**change.manifest, "metadata": meta}, force=True))
+    return write_results.Applied(await cluster.apply(change.ref, {**change.manifest, "metadata": meta}, force=True))
 
 
-async def _apply_unknown(cluster: Cluster, change: Apply) -> WriteResult:
+async def _apply_unknown(cluster: Cluster, change: Apply) -> write_results.WriteResult:
     """Create an object that is not cached. If its name is taken, read the live object and see who owns it.
 
     - Being deleted, or gone by now: wait.
@@ -119,16 +110,16 @@ async def _apply_unknown(cluster: Cluster, change: Apply) -> WriteResult:
     - Somebody else's: a conflict; it is not touched.
     """
     with suppress(ConflictError):
-        return Applied(await cluster.create(change.ref, change.manifest))
+        return write_results.Applied(await cluster.create(change.ref, change.manifest))
     live = await cluster.get(change.ref)
     if live is None or "deletionTimestamp" in live["metadata"]:
-        return Waiting(change.ref)
+        return write_results.Waiting(change.ref)
     if is_child(live, change.owner):
         uid, adopts = live["metadata"]["uid"], adopted_version(live, change.manifest)
         return await _apply_known(cluster, change, uid, adopts=adopts)
     if _is_orphan(live, change.owner):
-        return Waiting(change.ref)
-    return Conflict(change.ref, _holder(live), left_behind=_is_left_behind(live, change.manifest))
+        return write_results.Waiting(change.ref)
+    return write_results.Conflict(change.ref, _holder(live), left_behind=_is_left_behind(live, change.manifest))
 
 
 def _is_orphan(live: Manifest, owner: Owner) -> bool:

@@ -25,14 +25,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
 from yaml import YAMLError
 
-from inference_operator.controller.cluster import (
-    AlreadyExistsError,
-    ClusterError,
-    ConflictError,
-    ForbiddenError,
-    NotFoundError,
-    RejectedError,
-)
+from inference_operator.controller import cluster
 from inference_operator.kube.clock import Clock
 from inference_operator.kube.proxy import environment_proxy, in_cluster
 from inference_operator.manifest import Kind, Manifest
@@ -70,8 +63,8 @@ async def connect(
             await load_kube_config(config_file=path, context=context, client_configuration=configuration)
         except UNUSABLE as error:
             if context is not None or kubeconfig is not None:
-                raise ClusterError("The kubeconfig cannot be read, or has no such context") from error
-            raise ClusterError(
+                raise cluster.ClusterError("The kubeconfig cannot be read, or has no such context") from error
+            raise cluster.ClusterError(
                 "There is no cluster to work in: no ServiceAccount, and no kubeconfig with a current context."
                 " Set KUBECONFIG, or write ~/.kube/config"
             ) from error
@@ -159,7 +152,9 @@ class Api:
             raise
         except (ClientError, OSError, TimeoutError) as error:
             self._count("GET", kind, "error")
-            raise ClusterError(_connection_error(error), request=f"GET {path}: {type(error).__name__}") from error
+            raise cluster.ClusterError(
+                _connection_error(error), request=f"GET {path}: {type(error).__name__}"
+            ) from error
         self._count("GET", kind, str(HTTPStatus.SWITCHING_PROTOCOLS.value))
         return socket
 
@@ -191,7 +186,7 @@ class Api:
             content: bytes = await response.read()
         except (ClientError, OSError, TimeoutError) as error:
             self._count(method, kind, "error")
-            raise ClusterError(
+            raise cluster.ClusterError(
                 _connection_error(error), request=f"{method} {path}: {error or type(error).__name__}"
             ) from error
         self._count(method, kind, str(response.status))
@@ -242,18 +237,18 @@ def _body(status: int, content: bytes, request: str, *, retry_after: float) -> M
     try:
         response: Any = orjson.loads(content) if content.startswith(b"{") else {}
     except ValueError as error:
-        raise ClusterError("the answer broke off", request=request) from error
+        raise cluster.ClusterError("the answer broke off", request=request) from error
     if status < HTTPStatus.BAD_REQUEST:
         result: Manifest = response
         return result
     message = response.get("message") or "no reason given"
     if status == HTTPStatus.NOT_FOUND:
-        raise NotFoundError(message)
+        raise cluster.NotFoundError(message)
     if status == HTTPStatus.CONFLICT or _is_uid_mismatch(response):
         exists = response.get("reason") == "AlreadyExists"  # contention on a quota is a conflict too
-        raise AlreadyExistsError(message) if exists else ConflictError(message)
+        raise cluster.AlreadyExistsError(message) if exists else cluster.ConflictError(message)
     if status == HTTPStatus.FORBIDDEN:
-        raise ForbiddenError(message)
+        raise cluster.ForbiddenError(message)
     if status in _REJECTIONS:
-        raise RejectedError(message)
-    raise ClusterError(f"HTTP {status}: {message}", request=request, retry_after=retry_after)
+        raise cluster.RejectedError(message)
+    raise cluster.ClusterError(f"HTTP {status}: {message}", request=request, retry_after=retry_after)

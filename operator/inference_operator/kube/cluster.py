@@ -7,14 +7,7 @@ creates an object owns its fields: also a tool that restores one without the man
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import deepcopy
 
-from inference_operator.controller.cluster import (
-    FIELD_MANAGER,
-    ClusterError,
-    ConflictError,
-    Listing,
-    NotFoundError,
-    NotLeaderError,
-)
+from inference_operator.controller import cluster
 from inference_operator.kube.client import MERGE, Api
 from inference_operator.manifest import (
     CONFIG_MAP,
@@ -51,16 +44,16 @@ class KubeCluster:
 
     async def pages(
         self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
-    ) -> AsyncIterator[Listing]:
+    ) -> AsyncIterator[cluster.Listing]:
         query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
         async for page in self._page_bodies(kind, namespace, query):
             items = [_with_type(_without_managers(item), kind) for item in page["items"]]
-            yield Listing(items, int(page["metadata"]["resourceVersion"]), namespace)
+            yield cluster.Listing(items, int(page["metadata"]["resourceVersion"]), namespace)
 
     async def get(self, ref: Ref) -> Manifest | None:
         try:
             return await self._request("GET", ref.path, ref.kind)
-        except NotFoundError:
+        except cluster.NotFoundError:
             return None
 
     async def create(self, ref: Ref, manifest: Manifest) -> Manifest:
@@ -69,11 +62,11 @@ class KubeCluster:
 
     async def add(self, ref: Ref, manifest: Manifest) -> None:
         """Create a new object by POST, which needs only the right to create; raises `AlreadyExistsError`."""
-        query = {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": cluster.FIELD_MANAGER}
         await self._request("POST", ref.kind.path(ref.namespace), ref.kind, query=query, body=manifest)
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
-        query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
+        query = {"fieldManager": cluster.FIELD_MANAGER, "force": "true" if force else "false"}
         live = await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
         if self._on_applied:
             self._on_applied()
@@ -87,21 +80,21 @@ class KubeCluster:
         """
         live = await self.get(ref)
         if live is None or live["metadata"]["resourceVersion"] != version:
-            raise ConflictError(f"{ref} has changed", request=f"PATCH {ref.path}")
+            raise cluster.ConflictError(f"{ref} has changed", request=f"PATCH {ref.path}")
         if not live["metadata"].get("ownerReferences"):
             given = {name: desired["metadata"][name] for name in ("labels", "ownerReferences")}
             live = await self._merge(ref, live, {**given, "annotations": {ADOPT_ANNOTATION: BEGUN}})
-        managers = adopted_fields(live["metadata"].get("managedFields") or [], ref.kind, FIELD_MANAGER)
+        managers = adopted_fields(live["metadata"].get("managedFields") or [], ref.kind, cluster.FIELD_MANAGER)
         await self._merge(ref, live, {"managedFields": managers})
 
     async def _merge(self, ref: Ref, live: Manifest, metadata: Manifest) -> Manifest:
         known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
         self._check_leader("PATCH", ref.path)
-        query, body = {"fieldManager": FIELD_MANAGER}, {"metadata": {**known, **metadata}}
+        query, body = {"fieldManager": cluster.FIELD_MANAGER}, {"metadata": {**known, **metadata}}
         try:
             return await self.api.request("PATCH", ref.path, ref.kind, query=query, body=body, patch=MERGE)
-        except NotFoundError as error:
-            raise ConflictError(error.cause, request=f"PATCH {ref.path}") from error
+        except cluster.NotFoundError as error:
+            raise cluster.ConflictError(error.cause, request=f"PATCH {ref.path}") from error
 
     async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
         preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
@@ -116,10 +109,10 @@ class KubeCluster:
         await self._request("DELETE", ref.path, ref.kind, body=body)
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        query = {"fieldManager": cluster.FIELD_MANAGER, "force": "true"}
         try:
             return await self._request("PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest)
-        except (NotFoundError, ConflictError):
+        except (cluster.NotFoundError, cluster.ConflictError):
             return None
 
     async def may_write_status(self, account: str, namespace: str) -> bool:
@@ -175,7 +168,7 @@ class KubeCluster:
             parameters = {**query, "continue": following} if following else query
             page = await self._request("GET", kind.path(namespace), kind, query=parameters)
             if "items" not in page:
-                raise ClusterError("the answer is no list", request=f"GET {kind.path(namespace)}")
+                raise cluster.ClusterError("the answer is no list", request=f"GET {kind.path(namespace)}")
             yield page
             following = page["metadata"].get("continue") or None
 
@@ -193,7 +186,7 @@ class KubeCluster:
 
     def _check_leader(self, method: str, path: str) -> None:
         if not self._may_act():
-            raise NotLeaderError(f"{method} {path}: not sent, because another process may hold the Lease")
+            raise cluster.NotLeaderError(f"{method} {path}: not sent, because another process may hold the Lease")
 
 
 def _groups(account: str) -> list[str]:

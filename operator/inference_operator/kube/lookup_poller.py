@@ -11,22 +11,7 @@ from inference_operator.controller.cluster import ClusterError, ForbiddenError, 
 from inference_operator.controller.workqueue import Priority
 from inference_operator.kube.lookup_listings import Reader, events_of, free_gpus
 from inference_operator.manifest import CLAIM, CONFIG_MAP, HORIZONTAL_POD_AUTOSCALER, Key, Manifest, Ref
-from inference_operator.views.lookups import (
-    ClaimLookup,
-    ClaimView,
-    ConfigMapLookup,
-    ConfigMapText,
-    EventsLookup,
-    ForeignAutoscalers,
-    ForeignAutoscalersLookup,
-    FreeGpusLookup,
-    LogLookup,
-    LogText,
-    Lookup,
-    LookupResult,
-    Unavailable,
-    foreign_autoscaler,
-)
+from inference_operator.views import lookups
 from inference_operator.views.raw import mapping
 from inference_operator.views.untrusted_text import log_tail
 
@@ -63,7 +48,7 @@ log = logging.getLogger(__name__)
 class LookupClient(Reader, Protocol):
     """The requests that lookups need. Every method may raise `ClusterError`."""
 
-    async def read_log(self, look: LogLookup, *, lines: int, size: int) -> str:
+    async def read_log(self, look: lookups.LogLookup, *, lines: int, size: int) -> str:
         """The last lines of a container's log."""
 
     async def get(self, ref: Ref) -> Manifest | None:
@@ -72,9 +57,9 @@ class LookupClient(Reader, Protocol):
 
 @dataclass(slots=True)
 class _Entry:
-    look: Lookup
+    look: lookups.Lookup
     keys: set[Key] = field(default_factory=set)
-    result: LookupResult | None = None
+    result: lookups.LookupResult | None = None
     failures: int = 0
     queued: bool = False
     timer: asyncio.TimerHandle | None = None
@@ -92,17 +77,17 @@ class LookupPoller:
     def __init__(
         self,
         client: LookupClient,
-        on_result: Callable[[Lookup, LookupResult | None], None],
+        on_result: Callable[[lookups.Lookup, lookups.LookupResult | None], None],
         add: Callable[[Key, Priority], None],
     ) -> None:
         self._client = client
         self._on_result = on_result
         self._add = add
-        self._queue: asyncio.Queue[Lookup] = asyncio.Queue()
-        self._by_key: dict[Key, frozenset[Lookup]] = {}
-        self._entries: dict[Lookup, _Entry] = {}
+        self._queue: asyncio.Queue[lookups.Lookup] = asyncio.Queue()
+        self._by_key: dict[Key, frozenset[lookups.Lookup]] = {}
+        self._entries: dict[lookups.Lookup, _Entry] = {}
 
-    def set_lookups(self, key: Key, looks: Iterable[Lookup]) -> None:
+    def set_lookups(self, key: Key, looks: Iterable[lookups.Lookup]) -> None:
         """Set the lookups that a key needs. Its other lookups end."""
         desired = {look: look for look in looks}
         for look in self._by_key.get(key, frozenset()) - desired.keys():
@@ -126,11 +111,11 @@ class LookupPoller:
                 result = await look_up(self._client, look)
             except Exception:  # a failure of one lookup must not stop the others
                 log.exception("Cannot look up %s", look)
-                result = Unavailable("the operator failed to")
+                result = lookups.Unavailable("the operator failed to")
             if self._entries.get(look) is entry:
                 self._finish(entry, look, result)
 
-    def _put(self, key: Key, look: Lookup) -> None:
+    def _put(self, key: Key, look: lookups.Lookup) -> None:
         entry = self._entries.get(look)
         if entry is None:
             entry = self._entries[look] = _Entry(look)
@@ -142,7 +127,7 @@ class LookupPoller:
                 self._enqueue(entry)
         entry.keys.add(key)
 
-    def _remove(self, key: Key, look: Lookup) -> None:
+    def _remove(self, key: Key, look: lookups.Lookup) -> None:
         entry = self._entries[look]
         entry.keys.discard(key)
         if not entry.keys:
@@ -156,9 +141,9 @@ class LookupPoller:
             entry.queued = True
             self._queue.put_nowait(entry.look)
 
-    def _finish(self, entry: _Entry, look: Lookup, result: LookupResult) -> None:
+    def _finish(self, entry: _Entry, look: lookups.Lookup, result: lookups.LookupResult) -> None:
         """Report a new result, and plan the next run: after its interval, or after a backoff if it failed."""
-        entry.failures = entry.failures + 1 if isinstance(result, Unavailable) else 0
+        entry.failures = entry.failures + 1 if isinstance(result, lookups.Unavailable) else 0
         if result != entry.result:
             entry.result = result
             self._on_result(look, result)
@@ -172,59 +157,59 @@ class LookupPoller:
             entry.timer = asyncio.get_running_loop().call_later(wait, self._enqueue, entry)
 
 
-async def look_up(client: LookupClient, look: Lookup) -> LookupResult:
+async def look_up(client: LookupClient, look: lookups.Lookup) -> lookups.LookupResult:
     try:
         return await _read(client, look)
     except ForbiddenError:
-        return Unavailable("the operator has no right to it")
+        return lookups.Unavailable("the operator has no right to it")
     except NotFoundError:
-        return Unavailable("it is gone")
+        return lookups.Unavailable("it is gone")
     except RejectedError:
-        return Unavailable("there is none")
+        return lookups.Unavailable("there is none")
     except ClusterError:
-        return Unavailable("its node does not answer")
+        return lookups.Unavailable("its node does not answer")
 
 
-async def _read(client: LookupClient, look: Lookup) -> LookupResult:
+async def _read(client: LookupClient, look: lookups.Lookup) -> lookups.LookupResult:
     match look:
-        case LogLookup():
+        case lookups.LogLookup():
             text = await client.read_log(look, lines=LOG_LINES, size=LOG_BYTES)
-            return LogText(log_tail(text, lines=LOG_LINES, size=LOG_BYTES), whole=not look.running)
-        case EventsLookup():
+            return lookups.LogText(log_tail(text, lines=LOG_LINES, size=LOG_BYTES), whole=not look.running)
+        case lookups.EventsLookup():
             return await events_of(client, look)
-        case FreeGpusLookup(resource):
+        case lookups.FreeGpusLookup(resource):
             return await free_gpus(client, resource)
-        case ClaimLookup(namespace, name):
+        case lookups.ClaimLookup(namespace, name):
             claim = await client.get(Ref(CLAIM, namespace, name))
             modes = mapping(claim or {}, "spec").get("accessModes") or ()
-            return ClaimView(tuple(map(str, modes))) if claim else Unavailable("there is none")
-        case ConfigMapLookup(namespace, name, key):
+            return lookups.ClaimView(tuple(map(str, modes))) if claim else lookups.Unavailable("there is none")
+        case lookups.ConfigMapLookup(namespace, name, key):
             config_map = await client.get(Ref(CONFIG_MAP, namespace, name))
-            return ConfigMapText(str(mapping(config_map or {}, "data").get(key) or ""))
-        case ForeignAutoscalersLookup():
+            return lookups.ConfigMapText(str(mapping(config_map or {}, "data").get(key) or ""))
+        case lookups.ForeignAutoscalersLookup():
             listed = client.each(HORIZONTAL_POD_AUTOSCALER, namespace=look.namespace)  # KEDA acts through them too
-            foreign = [view async for manifest in listed if (view := foreign_autoscaler(manifest))]
-            return ForeignAutoscalers(look.seen, tuple(sorted(foreign)))
+            foreign = [view async for manifest in listed if (view := lookups.foreign_autoscaler(manifest))]
+            return lookups.ForeignAutoscalers(look.seen, tuple(sorted(foreign)))
 
 
-def ttl_seconds(look: Lookup) -> float | None:
+def ttl_seconds(look: lookups.Lookup) -> float | None:
     """Seconds after which a lookup is repeated; None if its result is final."""
     match look:
-        case LogLookup(running=running):
+        case lookups.LogLookup(running=running):
             return LOG_HOLDS_SECONDS if running else None
-        case EventsLookup():
+        case lookups.EventsLookup():
             return EVENTS_HOLD_SECONDS
-        case FreeGpusLookup():
+        case lookups.FreeGpusLookup():
             return GPUS_HOLD_SECONDS
-        case ClaimLookup():
+        case lookups.ClaimLookup():
             return CLAIM_HOLDS_SECONDS
-        case ConfigMapLookup(often=often):
+        case lookups.ConfigMapLookup(often=often):
             return WAITED_FOR_HOLDS_SECONDS if often else CONFIG_MAP_HOLDS_SECONDS
-        case ForeignAutoscalersLookup(often=often):
+        case lookups.ForeignAutoscalersLookup(often=often):
             return CONFLICT_HOLDS_SECONDS if often else AUTOSCALERS_HOLD_SECONDS
 
 
-def _target(look: Lookup) -> tuple[object, ...]:
+def _target(look: lookups.Lookup) -> tuple[object, ...]:
     """The fields of a lookup whose change needs a new run, for example the container's run of a log."""
     return tuple(getattr(look, each.name) for each in fields(look) if not each.compare and each.name != "previous")
 

@@ -22,13 +22,7 @@ from inference_operator.manifest import (
     Owner,
     Ref,
 )
-from inference_operator.objects.names import (
-    KIND_LABEL,
-    headless_service_name,
-    is_workload_name,
-    router_name,
-    service_name,
-)
+from inference_operator.objects import names
 from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.router.exposure import selects_engines
 from inference_operator.router.pinned_router import live_slots
@@ -90,7 +84,7 @@ class Inputs(Generic[ResourceT]):
     def owner(self) -> Owner:
         """The resource as the owner of its children, with the labels that all of them carry."""
         kind = self.resource.key.kind
-        own = {} if kind == INFERENCE_DEPLOYMENT else {KIND_LABEL: kind.name}
+        own = {} if kind == INFERENCE_DEPLOYMENT else {names.KIND_LABEL: kind.name}
         return replace(self.resource.owner, child_labels={**self.settings.common_labels, **own})
 
     def child(self, ref: Ref) -> Manifest | None:
@@ -109,16 +103,16 @@ class Inputs(Generic[ResourceT]):
     @property
     def router_config(self) -> Manifest | None:
         key = self.resource.key
-        return self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
+        return self.child(Ref(CONFIG_MAP, key.namespace, names.router_name(key.name)))
 
     @property
     def router_deployment(self) -> Manifest | None:
         key = self.resource.key
-        return self.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name)))
+        return self.child(Ref(DEPLOYMENT, key.namespace, names.router_name(key.name)))
 
     @property
     def main_service(self) -> Ref:
-        return Ref(SERVICE, self.resource.key.namespace, service_name(self.resource.key.name))
+        return Ref(SERVICE, self.resource.key.namespace, names.service_name(self.resource.key.name))
 
     @property
     def bypasses_routers(self) -> bool:
@@ -134,12 +128,12 @@ class Inputs(Generic[ResourceT]):
         return newest_first(
             live
             for ref, live in self.children.items()
-            if ref.kind in WORKLOAD_KINDS and is_workload_name(ref.name, name, role)
+            if ref.kind in WORKLOAD_KINDS and names.is_workload_name(ref.name, name, role)
         )
 
     def engines_service(self, role: str) -> Manifest | None:
         key = self.resource.key
-        return self.child(Ref(SERVICE, key.namespace, headless_service_name(key.name, role)))
+        return self.child(Ref(SERVICE, key.namespace, names.headless_service_name(key.name, role)))
 
     def pods_of(self, role: str) -> Sequence[PodView]:
         return [pod for pod in self.pods if pod.component == role]

@@ -6,24 +6,16 @@ from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.fleet.rollout_slots import TURN_ANNOTATION, Turn
 from inference_operator.manifest import DEPLOYMENT, Manifest
+from inference_operator.objects import pod
 from inference_operator.objects.adapter_list import list_mount, list_volume
 from inference_operator.objects.child import child, manifest_hash
 from inference_operator.objects.container import environment, pre_stop, process_fields
 from inference_operator.objects.engine_key import key_annotation, key_mount, key_volume
 from inference_operator.objects.gateway_key import GATEWAY_KEY_ENTRY, GATEWAY_KEY_SECRET
 from inference_operator.objects.names import labels, selector_labels
-from inference_operator.objects.pod import (
-    RESTRICTED_CONTAINER,
-    STOP_MARGIN_SECONDS,
-    account,
-    evictable,
-    fatal,
-    http_probe,
-    pod_template,
-    restricted_pod,
-)
 from inference_operator.objects.pod_additions import ReservedPodParts, env_from, init_containers, mounts, volumes
 from inference_operator.objects.scheduling import on_linux, scheduling
+from inference_operator.router import process
 from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
 from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
@@ -31,15 +23,6 @@ from inference_operator.router.gateway_key import GATEWAY_KEY_FOLDER
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.keys import KEYS_FOLDER
 from inference_operator.router.pinned_router import ROUTER_PIN, PinnedRouter
-from inference_operator.router.process import (
-    CONFIG_FILE,
-    CONFIG_FOLDER,
-    HEALTH_PATH,
-    METRICS_PORT_VARIABLE,
-    METRICS_PORTS,
-    POD_IPS_VARIABLE,
-    script,
-)
 from inference_operator.router.resources import process_resources
 from inference_operator.router.security_revision import security_annotation
 from inference_operator.router.stats import STATS_PATH
@@ -76,7 +59,7 @@ _GATEWAY_MOUNT: Manifest = {"name": _GATEWAY_VOLUME["name"], "mountPath": GATEWA
 
 TLS_VOLUME = "tls-certificate"
 _HOST = "kubernetes.io/hostname"
-_HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
+_HAPROXIES = tuple(enumerate(process.METRICS_PORTS, start=1))
 
 
 def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | None) -> Manifest:
@@ -102,11 +85,11 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
 
 
 def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest:
-    return pod_template(
+    return pod.pod_template(
         _pod(inputs),
         labels=labels(inputs.name, inputs.component),
         annotations={
-            **evictable(_own_volumes(inputs)),
+            **pod.evictable(_own_volumes(inputs)),
             **inputs.spec.pod_template.annotations,
             CHECKSUM_ANNOTATION: manifest_hash(config),
             **security_annotation(),
@@ -153,7 +136,7 @@ _TLS_MOUNT: Manifest = {"name": TLS_VOLUME, "mountPath": TLS_FOLDER, "readOnly":
 
 def _own_mounts(number: int) -> list[Manifest]:
     return [
-        {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
+        {"name": "config", "mountPath": process.CONFIG_FOLDER, "readOnly": True},
         {"name": f"run-{number}", "mountPath": "/run/haproxy"},
     ]
 
@@ -179,14 +162,14 @@ def _scheduling(inputs: RouterInputs) -> Manifest:
 
 
 def _pod(inputs: RouterInputs) -> Manifest:
-    stop_seconds = ENDPOINT_REMOVAL_SECONDS + inputs.drain_seconds + STOP_MARGIN_SECONDS
+    stop_seconds = ENDPOINT_REMOVAL_SECONDS + inputs.drain_seconds + pod.STOP_MARGIN_SECONDS
     settings, added = inputs.settings, inputs.spec.pod_template
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": stop_seconds,
-        "securityContext": restricted_pod(settings.pod_users, user=ROUTER_USER, group=ROUTER_USER),
-        **account(added),
+        "securityContext": pod.restricted_pod(settings.pod_users, user=ROUTER_USER, group=ROUTER_USER),
+        **pod.account(added),
         **_scheduling(inputs),
         "containers": [_container(number, port, inputs) for number, port in _HAPROXIES],
         "volumes": [*_own_volumes(inputs), *volumes(added.volumes, pull_policy=settings.image_pull_policy)],
@@ -200,7 +183,7 @@ def haproxy_command(slots: int) -> list[str]:
     Where it asks DNS over TCP, a shell reads the server's address first: HAProxy takes it from resolv.conf for UDP only
     (HAProxy 3.0, `parse-resolv-conf`).
     """
-    command = ["haproxy", "-W", "-db", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}"]
+    command = ["haproxy", "-W", "-db", "-f", f"{process.CONFIG_FOLDER}/{process.CONFIG_FILE}"]
     return ["sh", "-c", _WITH_DNS_SERVER, "haproxy", *command] if asks_dns_over_tcp(slots) else command
 
 
@@ -214,8 +197,8 @@ _WITH_DNS_SERVER = (
 def _environment(metrics_port: int, settings: Settings) -> list[Manifest]:
     addresses = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIPs"}}
     return [
-        {"name": METRICS_PORT_VARIABLE, "value": str(metrics_port)},
-        {"name": POD_IPS_VARIABLE, "valueFrom": addresses},
+        {"name": process.METRICS_PORT_VARIABLE, "value": str(metrics_port)},
+        {"name": process.POD_IPS_VARIABLE, "valueFrom": addresses},
         *environment(settings.router_defaults.env),
     ]
 
@@ -231,10 +214,10 @@ def _container(number: int, metrics_port: int, inputs: RouterInputs) -> Manifest
         **env_from(inputs.spec.pod_template.env_from),
         "ports": [{"name": metrics, "containerPort": metrics_port, "protocol": "TCP"}],
         "resources": process_resources(inputs.spec.resources),
-        "readinessProbe": http_probe(HEALTH_PATH, port=metrics, period=2, timeout=2, failures=2),
-        "livenessProbe": fatal(http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
+        "readinessProbe": pod.http_probe(process.HEALTH_PATH, port=metrics, period=2, timeout=2, failures=2),
+        "livenessProbe": pod.fatal(pod.http_probe(process.HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
         **pre_stop(stop_hook(inputs.drain_seconds)),
-        "securityContext": RESTRICTED_CONTAINER,
+        "securityContext": pod.RESTRICTED_CONTAINER,
         "volumeMounts": [
             *_own_mounts(number),
             *([] if inputs.is_gateway else [_GATEWAY_MOUNT]),
@@ -258,5 +241,5 @@ def stop_hook(drain_seconds: int, endpoint_removal_seconds: int = ENDPOINT_REMOV
         endpoint_removal_seconds: how long to wait before that.
     """
     times = [str(endpoint_removal_seconds), str(drain_seconds)]
-    arguments = [*times, METRICS_PORT_VARIABLE, HELD_PATH, STATS_PATH, HOOK_ADDRESS]
-    return ["sh", "-c", _WITH_BASH, script("stop_hook.sh"), *arguments]
+    arguments = [*times, process.METRICS_PORT_VARIABLE, HELD_PATH, STATS_PATH, HOOK_ADDRESS]
+    return ["sh", "-c", _WITH_BASH, process.script("stop_hook.sh"), *arguments]

@@ -3,13 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from inference_operator.objects.gateway_key import (
-    GATEWAY_ATTEMPTS_HEADER,
-    GATEWAY_HEADERS,
-    GATEWAY_KEY_HEADER,
-    GATEWAY_PRIORITY_HEADER,
-    GATEWAY_USER_HEADER,
-)
+from inference_operator.objects import gateway_key
 from inference_operator.router.adapters import ADAPTERS_MAP
 from inference_operator.router.error_response import INVALID, RATE, SERVER, SHOWN, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
@@ -57,11 +51,11 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "too_many": _TOO_MANY.log_format(name=_NAME),
         "retry_after": _TOO_MANY.retry_after,
         "host": f"{owner.namespace}.svc.{inputs.settings.cluster_domain}",
-        "headers": (*GATEWAY_HEADERS, _NEXT_HEADER),
-        "key_header": GATEWAY_KEY_HEADER,
-        "user_header": GATEWAY_USER_HEADER,
-        "priority_header": GATEWAY_PRIORITY_HEADER,
-        "attempts_header": GATEWAY_ATTEMPTS_HEADER,
+        "headers": (*gateway_key.GATEWAY_HEADERS, _NEXT_HEADER),
+        "key_header": gateway_key.GATEWAY_KEY_HEADER,
+        "user_header": gateway_key.GATEWAY_USER_HEADER,
+        "priority_header": gateway_key.GATEWAY_PRIORITY_HEADER,
+        "attempts_header": gateway_key.GATEWAY_ATTEMPTS_HEADER,
         "attempts_before": ENGINES - 1,
     }
 

@@ -3,14 +3,7 @@
 from collections.abc import Mapping
 
 from inference_operator.api.router import RouterAccess
-from inference_operator.objects.gateway_key import (
-    GATEWAY_ATTEMPTS_HEADER,
-    GATEWAY_HEADERS,
-    GATEWAY_KEY_ENTRY,
-    GATEWAY_KEY_HEADER,
-    GATEWAY_PRIORITY_HEADER,
-    GATEWAY_USER_HEADER,
-)
+from inference_operator.objects import gateway_key
 from inference_operator.router.error_response import SERVER, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.keys import MARK_LETTERS
@@ -44,15 +37,15 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     return {
         "mark_letters": MARK_LETTERS,
         "lua": f"{CONFIG_FOLDER}/{GATEWAY_KEY_SCRIPT}",
-        "file": f"{GATEWAY_KEY_FOLDER}/{GATEWAY_KEY_ENTRY}",
+        "file": f"{GATEWAY_KEY_FOLDER}/{gateway_key.GATEWAY_KEY_ENTRY}",
         "map": f"{CONFIG_FOLDER}/{GATEWAY_KEY_MAP}",
         "current": "current",
         "former": "former",
-        "headers": GATEWAY_HEADERS,
-        "key_header": GATEWAY_KEY_HEADER,
-        "user_header": GATEWAY_USER_HEADER,
-        "priority_header": GATEWAY_PRIORITY_HEADER,
-        "attempts_header": GATEWAY_ATTEMPTS_HEADER,
+        "headers": gateway_key.GATEWAY_HEADERS,
+        "key_header": gateway_key.GATEWAY_KEY_HEADER,
+        "user_header": gateway_key.GATEWAY_USER_HEADER,
+        "priority_header": gateway_key.GATEWAY_PRIORITY_HEADER,
+        "attempts_header": gateway_key.GATEWAY_ATTEMPTS_HEADER,
         "attempts": f"^[0-{ENGINES - 1}]$",
         "shows_users": inputs.spec.metrics.users,
         "is_required": inputs.spec.access is RouterAccess.GATEWAYS_ONLY,

@@ -27,6 +27,7 @@ from inference_operator.router import (
     observe,
     paths,
     prefill,
+    process,
     retries,
     servers,
     tls,
@@ -34,15 +35,6 @@ from inference_operator.router import (
 )
 from inference_operator.router.error_response import INVALID, OF_HAPROXY, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.process import (
-    CONFIG_FILE,
-    HEALTH_PATH,
-    METRICS_PORT_VARIABLE,
-    POD_IPS_VARIABLE,
-    PORT,
-    expanded,
-    script,
-)
 from inference_operator.router.resources import threads
 from inference_operator.router.stats import STATS_PATH
 
@@ -105,13 +97,13 @@ def config_files(inputs: RouterInputs) -> dict[str, str]:
         fairness.FAIRNESS_MAP: not inputs.is_gateway,
         waiting.HOLD_SCRIPT: not inputs.is_gateway,
     }
-    texts = {name: script(name) for name, is_used in copied.items() if is_used}
+    texts = {name: process.script(name) for name, is_used in copied.items() if is_used}
     template = _GATEWAY if inputs.is_gateway else _ROUTER
-    return {CONFIG_FILE: template.render(_values(inputs), **parts), **texts}
+    return {process.CONFIG_FILE: template.render(_values(inputs), **parts), **texts}
 
 
 def haproxy_cfg(inputs: RouterInputs) -> str:
-    return config_files(inputs)[CONFIG_FILE]
+    return config_files(inputs)[process.CONFIG_FILE]
 
 
 def _part(module: _PartModule, inputs: RouterInputs) -> Mapping[str, object] | None:
@@ -126,10 +118,10 @@ def _values(inputs: RouterInputs) -> Mapping[str, object]:
     max_body_bytes = int(value(spec.max_body_size)) if spec.max_body_size else 0
     too_large = f"the body of a request may have at most {max_body_bytes} bytes"
     return {
-        "port": PORT,
-        "metrics_port": f'"{expanded(METRICS_PORT_VARIABLE)}"',
-        "pod_ips": expanded(POD_IPS_VARIABLE),
-        "health_path": HEALTH_PATH,
+        "port": process.PORT,
+        "metrics_port": f'"{process.expanded(process.METRICS_PORT_VARIABLE)}"',
+        "pod_ips": process.expanded(process.POD_IPS_VARIABLE),
+        "health_path": process.HEALTH_PATH,
         "stats_path": STATS_PATH,
         "connect_seconds": CONNECT_SECONDS,
         "check_seconds": CHECK_SECONDS,

@@ -7,18 +7,10 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec
+from inference_operator.router import resources
 from inference_operator.router.error_response import INVALID, NO_ENGINE, RATE, SHOWN, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
-from inference_operator.router.resources import (
-    BUFFERS_OF_WAITING,
-    CONNECTION_BYTES,
-    LEAST_BUFFER_BYTES,
-    MOST_CONNECTIONS,
-    PROCESSES,
-    connections,
-)
-from inference_operator.router.resources import FIELD as RESOURCES
 from inference_operator.router.servers import servers
 
 FIELD = "spec.router.queue.maxSize"
@@ -48,7 +40,7 @@ _NO_MODEL = ErrorResponse(
     404, INVALID, "model_not_found", f"the router knows no model `<name>`: see `GET {MODELS_PATH}`", param="model"
 )
 _MEBIBYTE = 2**20
-_WAITING_BYTES = BUFFERS_OF_WAITING * LEAST_BUFFER_BYTES
+_WAITING_BYTES = resources.BUFFERS_OF_WAITING * resources.LEAST_BUFFER_BYTES
 """Memory of a waiting request, at most. Buffers are as small as many waiting requests need."""
 
 
@@ -59,8 +51,8 @@ def most_waiting(spec: RouterSpec) -> int:
         >>> most_waiting(RouterSpec())
         4096
     """
-    memory = connections(spec.resources) * CONNECTION_BYTES
-    return PROCESSES * max(1, memory // 2 // _WAITING_BYTES)
+    memory = resources.connections(spec.resources) * resources.CONNECTION_BYTES
+    return resources.PROCESSES * max(1, memory // 2 // _WAITING_BYTES)
 
 
 def queue_size(spec: RouterSpec) -> int:
@@ -74,7 +66,7 @@ def queue_size(spec: RouterSpec) -> int:
         50
     """
     wanted = min(QUEUE_SIZE, most_waiting(spec)) if spec.queue.max_size is None else spec.queue.max_size
-    return wanted // PROCESSES
+    return wanted // resources.PROCESSES
 
 
 def cold_start_seconds(inputs: RouterInputs) -> int:
@@ -96,10 +88,10 @@ def refusal_of_queue(spec: RouterSpec) -> Refusal | None:
     wanted, most = spec.queue.max_size, most_waiting(spec)
     if wanted is None or wanted <= most:
         return None
-    memory = 2 * _WAITING_BYTES * PROCESSES * math.ceil(wanted / PROCESSES)
+    memory = 2 * _WAITING_BYTES * resources.PROCESSES * math.ceil(wanted / resources.PROCESSES)
     cure = f"Set it to `{most}` or less"
-    if memory <= PROCESSES * MOST_CONNECTIONS * CONNECTION_BYTES:
-        cure += f", or `{RESOURCES}.limits.memory` to `{math.ceil(memory / _MEBIBYTE)}Mi` or more"
+    if memory <= resources.PROCESSES * resources.MOST_CONNECTIONS * resources.CONNECTION_BYTES:
+        cure += f", or `{resources.FIELD}.limits.memory` to `{math.ceil(memory / _MEBIBYTE)}Mi` or more"
     return Refusal(
         Reason.INVALID_SPEC,
         FIELD,

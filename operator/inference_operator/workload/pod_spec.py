@@ -11,30 +11,13 @@ from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.programs import PROGRAMS_ANNOTATION, programs_text, programs_variable
 from inference_operator.engines.registry import VLLM
 from inference_operator.manifest import Manifest, Owner
+from inference_operator.objects import names, pod
 from inference_operator.objects.adapter_list import LIST_FOLDER, LOADED, list_mount, list_volume
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import NO_NETWORK, requirements
 from inference_operator.objects.container import environment, pre_stop, pre_stop_wait, process_fields
 from inference_operator.objects.engine_key import key_annotation, key_mount, key_volume
 from inference_operator.objects.kv_revision import revision_annotation
-from inference_operator.objects.names import (
-    adapter_list_name,
-    labels,
-    members_service_name,
-    selector_labels,
-    service_host,
-)
-from inference_operator.objects.pod import (
-    RESTRICTED_CONTAINER,
-    STOP_MARGIN_SECONDS,
-    account,
-    evictable,
-    fatal,
-    http_probe,
-    pod_template,
-    restricted_pod,
-    with_memory_lock,
-)
 from inference_operator.objects.pod_additions import env_from, init_containers, mounts, volumes
 from inference_operator.objects.scheduling import bound_to_gpus, near_members, on_architecture, on_linux, scheduling
 from inference_operator.objects.volumes import engine_mounts, engine_volumes
@@ -112,11 +95,11 @@ class WorkloadInputs:
 def engine_template(inputs: WorkloadInputs) -> Manifest:
     engine, programs = inputs.plan.engine, inputs.process.programs
     own = {TRAFFIC_LABEL: "true", **({} if engine == VLLM else {ENGINE_LABEL: engine})}
-    return pod_template(
+    return pod.pod_template(
         _pod(inputs),
-        labels=labels(inputs.name, inputs.role),
+        labels=names.labels(inputs.name, inputs.role),
         annotations={
-            **evictable(_own_volumes(inputs)),
+            **pod.evictable(_own_volumes(inputs)),
             **({PROGRAMS_ANNOTATION: programs_text(programs)} if programs else {}),
             **key_annotation(inputs.engine_key),
             **revision_annotation(inputs.process.transfer.revision if inputs.process.transfer else ""),
@@ -131,13 +114,13 @@ def _own_volumes(inputs: WorkloadInputs) -> list[Manifest]:
     plan = inputs.plan.plan
     own = engine_volumes(inputs.context.source, inputs.process, plan, inputs.cache, pull_policy=pull_policy)
     own += key_volume(inputs.engine_key)
-    return [*own, list_volume(adapter_list_name(inputs.owner.key.name))] if inputs.process.adapter_loader else own
+    return [*own, list_volume(names.adapter_list_name(inputs.owner.key.name))] if inputs.process.adapter_loader else own
 
 
 def _pod(inputs: WorkloadInputs) -> Manifest:
     spec, process, plan = inputs.spec, inputs.process, inputs.plan.plan
     settings, pull_policy = inputs.settings, inputs.settings.image_pull_policy
-    selector = selector_labels(inputs.name, inputs.role)
+    selector = names.selector_labels(inputs.name, inputs.role)
     asked = scheduling(spec.scheduling, gpus=plan.gpus_per_pod, selector=selector)
     if plan.parallel.nodes > 1:
         asked = near_members(asked, spec.scheduling.topology_key, selector=selector)
@@ -145,12 +128,12 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": process.stop_seconds + STOP_MARGIN_SECONDS,
-        "securityContext": restricted_pod(settings.pod_users, user=process.user, group=process.group),
+        "terminationGracePeriodSeconds": process.stop_seconds + pod.STOP_MARGIN_SECONDS,
+        "securityContext": pod.restricted_pod(settings.pod_users, user=process.user, group=process.group),
         "containers": [_container(inputs), *_adapter_loader(inputs)],
         "volumes": [*_own_volumes(inputs), *volumes(spec.pod_template.volumes, pull_policy=pull_policy)],
         **init_containers(spec.pod_template, pull_policy=pull_policy),
-        **account(spec.pod_template),
+        **pod.account(spec.pod_template),
         **bound_to_gpus(constraints, plan, added_labels=settings.gpu_node_labels),
     }
 
@@ -162,21 +145,21 @@ def _probes(process: EngineProcess) -> Manifest:
     """
     member, path = process.member, process.health_path
     port = member.health_port if member else "http"
-    alive = http_probe(
+    alive = pod.http_probe(
         member.live_path if member else path,
         port=port,
         period=ALIVE_PERIOD_SECONDS,
         timeout=ANSWER_TIMEOUT_SECONDS,
         failures=ALIVE_FAILURES,
     )
-    start = http_probe(
+    start = pod.http_probe(
         member.ready_path if member else path,
         port=port,
         period=STARTUP_PERIOD_SECONDS,
         timeout=STARTUP_TIMEOUT_SECONDS,
         failures=MEMBER_FAILURES if member else math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
     )
-    return {"startupProbe": fatal(start), "readinessProbe": _readiness(process), "livenessProbe": fatal(alive)}
+    return {"startupProbe": pod.fatal(start), "readinessProbe": _readiness(process), "livenessProbe": pod.fatal(alive)}
 
 
 def _readiness(process: EngineProcess) -> Manifest:
@@ -184,7 +167,7 @@ def _readiness(process: EngineProcess) -> Manifest:
     loader, member = process.adapter_loader, process.member
     asked = (loader.ready_path, loader.port) if loader else (member.ready_path, member.health_port) if member else None
     path, port = asked or (process.health_path, "http")
-    return http_probe(
+    return pod.http_probe(
         path,
         port=port,
         period=member.ready_period if member else READY_PERIOD_SECONDS,
@@ -199,8 +182,8 @@ def _member_variables(inputs: WorkloadInputs) -> list[Manifest]:
         NAME_VARIABLE: "metadata.name",
         ADDRESS_VARIABLE: "status.podIP",
     }
-    service, domain = members_service_name(inputs.name, inputs.role), inputs.settings.cluster_domain
-    host = service_host(service, inputs.owner.key.namespace, cluster_domain=domain)
+    service, domain = names.members_service_name(inputs.name, inputs.role), inputs.settings.cluster_domain
+    host = names.service_host(service, inputs.owner.key.namespace, cluster_domain=domain)
     return [{"name": SERVICE_VARIABLE, "value": host}, *(_field(name, path) for name, path in fields.items())]
 
 
@@ -222,7 +205,7 @@ def _adapter_loader(inputs: WorkloadInputs) -> list[Manifest]:
             **process_fields(command=[*loader.command, f"{LIST_FOLDER}/{LOADED}"], env=[programs_variable()]),
             "ports": [{"name": ADAPTERS_PORT, "containerPort": loader.port, "protocol": "TCP"}],
             "resources": ADAPTER_LOADER_RESOURCES,
-            "securityContext": RESTRICTED_CONTAINER,
+            "securityContext": pod.RESTRICTED_CONTAINER,
             "volumeMounts": [list_mount(), *_key_mounts(inputs)],
         }
     ]
@@ -257,7 +240,7 @@ def _container(inputs: WorkloadInputs) -> Manifest:
         ),
         **_probes(process),
         **(pre_stop(process.pre_stop) if process.pre_stop else pre_stop_wait(process.pre_stop_seconds)),
-        "securityContext": with_memory_lock(RESTRICTED_CONTAINER) if locks else RESTRICTED_CONTAINER,
+        "securityContext": pod.with_memory_lock(pod.RESTRICTED_CONTAINER) if locks else pod.RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             *engine_mounts(inputs.context.source, process.writable, inputs.cache, process.compiled),
