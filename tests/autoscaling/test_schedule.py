@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.api.autoscaling import AutoscalingSpec
-from inference_operator.api.autoscaling_schedule import ScheduleSpec
+from inference_operator.api.autoscaling import AutoscalingSpec, ScheduleSpec
 from inference_operator.autoscaling.inputs import Floor, floor_at
 
 BERLIN = ZoneInfo("Europe/Berlin")

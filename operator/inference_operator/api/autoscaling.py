@@ -6,9 +6,15 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from inference_operator.api.autoscaling_schedule import MAX_ENTRIES, MAX_REPLICAS, ScheduleSpec
 from inference_operator.api.duration import Within
+from inference_operator.api.time_window import TimeWindow
 from inference_operator.api.validation import Rule, SpecModel
+
+MAX_REPLICAS = 256
+"""Routers have up to twice as many server slots, and HAProxy takes 682 records from DNS (`router/haproxy.py`)."""
+
+MAX_ENTRIES = 16
+"""Entries of a schedule."""
 
 MAX_TARGET = 65536
 """As many as `engine.maxNumSeqs` allows."""
@@ -22,7 +28,6 @@ MaxStabilizationWindowSeconds)."""
 
 IDLE_TIMEOUT = timedelta(minutes=15)
 """Three times the usual delay: the next request after it waits for a whole start of an engine."""
-
 
 TIME_TO_FIRST_TOKEN = timedelta(seconds=2)
 TIME_PER_OUTPUT_TOKEN = timedelta(milliseconds=50)
@@ -65,6 +70,21 @@ class ObjectiveSpec(SpecModel):
         description="Percentage of the requests that must meet each of `ttft` and `tpot`. Engines that are slow for"
         " them aim at twice the latencies of a lone request, if that is more. Default: 95. Change: in place.",
     )
+
+
+class ScheduleSpec(TimeWindow):
+    """A time with more engines."""
+
+    min_replicas: int = Field(
+        ge=1, le=MAX_REPLICAS, description="Minimum number of engines in the window. Required. Change: in place."
+    )
+
+
+MIN_BELOW_MAX = Rule(
+    "!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
+    lambda autoscaling: autoscaling.min_replicas <= autoscaling.max_replicas,
+    "`minReplicas` must not be above `maxReplicas`",
+)
 
 
 class AutoscalingSpec(SpecModel):
@@ -111,11 +131,7 @@ class AutoscalingSpec(SpecModel):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
-            lambda autoscaling: autoscaling.min_replicas <= autoscaling.max_replicas,
-            "`minReplicas` must not be above `maxReplicas`",
-        ),
+        MIN_BELOW_MAX,
         Rule(
             "!has(self.schedule) || self.schedule.all(entry, entry.minReplicas <= self.maxReplicas)",
             lambda autoscaling: all(entry.min_replicas <= autoscaling.max_replicas for entry in autoscaling.schedule),

@@ -94,8 +94,14 @@ class EnvironmentVariable(SpecModel):
 Environment = Annotated[
     tuple[EnvironmentVariable, ...], unique("must not contain the same variable name twice", by="name")
 ]
-BY_NAME: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
-"""Marks a list that server-side apply merges by the name of its items."""
+
+
+def list_map(key: str) -> JsonDict:
+    """Marks a list that server-side apply merges by this field of its items."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+BY_NAME = list_map("name")
 
 
 class ResourcesSpec(SpecModel):

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from inference_operator.api.autoscaling_schedule import MAX_REPLICAS
+from inference_operator.api.autoscaling import MAX_REPLICAS, MIN_BELOW_MAX
 from inference_operator.api.container import Argument
 from inference_operator.api.engine import MAX_TOKENS
 from inference_operator.api.gpu import GpuSpec
@@ -20,7 +20,6 @@ vllm/engine/arg_utils.py, `get_batch_defaults`)."""
 
 MIN_PROMPT_TOKENS = 1024
 """Where no break-even is known: shorter prompts hold up the answers beside them for less than their way takes."""
-
 
 MAX_GBIT_PER_S = 12_800
 """Eight network adapters of 1,600 Gbit/s, which no server has yet."""
@@ -79,13 +78,7 @@ class PrefillAutoscalingSpec(SpecModel):
         ge=1, le=MAX_REPLICAS, description="Maximum number of prefill engines. Required. Change: in place."
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
-            lambda autoscaling: autoscaling.min_replicas <= autoscaling.max_replicas,
-            "`minReplicas` must not be above `maxReplicas`",
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (MIN_BELOW_MAX,)
 
 
 class PrefillSpec(SpecModel):

@@ -188,12 +188,9 @@ class EngineSpec(SpecModel):
     args: tuple[Argument, ...] = Field(
         (),
         max_length=64,
-        description=(
-            "Additional arguments of the engine, for example vLLM's `--enable-prompt-tokens-details`. Arguments that"
-            " the operator sets itself are rejected; the message names the field to use. `$(NAME)` is not expanded."
-            " Default: none."
-            " Change: rolling restart."
-        ),
+        description="Additional arguments of the engine, for example vLLM's `--enable-prompt-tokens-details`."
+        " Arguments that the operator sets itself are rejected; the message names the field to use. `$(NAME)` is not"
+        " expanded. Default: none. Change: rolling restart.",
     )
     env: Environment = Field(
         (),

@@ -17,11 +17,9 @@ class GpuSpec(SpecModel):
     products: tuple[Product, ...] = Field(
         (),
         max_length=16,
-        description=(
-            "Allowed kinds of GPU, for example `L4` or `H100-80GB`, or values of the node label"
-            " `nvidia.com/gpu.product`. If no node with such a GPU exists yet, one with `perNode` GPUs is assumed to"
-            " come. Default: any GPU that fits the model. Change: rolling restart with new sizing."
-        ),
+        description="Allowed kinds of GPU, for example `L4` or `H100-80GB`, or values of the node label"
+        " `nvidia.com/gpu.product`. If no node with such a GPU exists yet, one with `perNode` GPUs is assumed to"
+        " come. Default: any GPU that fits the model. Change: rolling restart with new sizing.",
     )
     per_node: int | None = Field(
         None,
@@ -41,8 +39,6 @@ class GpuSpec(SpecModel):
         | None
     ) = Field(
         None,
-        description=(
-            "Extended resource by which pods request GPUs, for example `nvidia.com/mig-1g.10gb`. Default:"
-            " `nvidia.com/gpu`, or the MIG slices that fit the model. Change: rolling restart with new sizing."
-        ),
+        description="Extended resource by which pods request GPUs, for example `nvidia.com/mig-1g.10gb`. Default:"
+        " `nvidia.com/gpu`, or the MIG slices that fit the model. Change: rolling restart with new sizing.",
     )

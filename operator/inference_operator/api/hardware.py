@@ -31,10 +31,8 @@ class ParallelismSpec(SpecModel):
         None,
         ge=1,
         le=64,
-        description=(
-            "Tensor parallel size: number of GPUs that share each layer. Default: the smallest size that fits."
-            f" {RESIZES}"
-        ),
+        description="Tensor parallel size: number of GPUs that share each layer. Default: the smallest size that fits."
+        f" {RESIZES}",
     )
     pipeline: int | None = Field(
         None,

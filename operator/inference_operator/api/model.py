@@ -44,27 +44,21 @@ class ModelSpec(SpecModel):
         min_length=1,
         max_length=1024,
         json_schema_extra=cel(SOURCE),  # for resources that come from a file, `models` checks this and more
-        description=(
-            "Model to serve: `hf://org/name` (Hugging Face Hub), `s3://bucket/path` (needs `cache`), `pvc://claim/path`"
-            " (directory in a PersistentVolumeClaim in the same namespace) or `oci://image-reference` (OCI image"
-            " mounted as a volume, with the model files at its root). A path that ends in `.gguf` names one of several"
-            " models in GGUF: `hf://org/name/FILE.gguf`, `pvc://claim/path/FILE.gguf`. Required. Change: rolling"
-            " restart."
-        ),
+        description="Model to serve: `hf://org/name` (Hugging Face Hub), `s3://bucket/path` (needs `cache`),"
+        " `pvc://claim/path` (directory in a PersistentVolumeClaim in the same namespace) or `oci://image-reference`"
+        " (OCI image mounted as a volume, with the model files at its root). A path that ends in `.gguf` names one of"
+        " several models in GGUF: `hf://org/name/FILE.gguf`, `pvc://claim/path/FILE.gguf`. Required. Change: rolling"
+        " restart.",
     )
     served_name: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(SERVED_NAME)] | None = Field(
         None,
-        description=(
-            "Name of the model in the OpenAI API. Default: the name of this resource. Change: rolling restart."
-        ),
+        description="Name of the model in the OpenAI API. Default: the name of this resource. Change: rolling restart.",
     )
     revision: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(REVISION)] | None = Field(
         None,
-        description=(
-            "Branch, tag or commit on the hub. Of an `s3://` model, the digest of the list of its files that"
-            " `infd inspect` prints: other files are then refused. Default: `main`; of `s3://` the files that are there"
-            " at the first inspection. Change: rolling restart."
-        ),
+        description="Branch, tag or commit on the hub. Of an `s3://` model, the digest of the list of its files that"
+        " `infd inspect` prints: other files are then refused. Default: `main`; of `s3://` the files that are there"
+        " at the first inspection. Change: rolling restart.",
     )
     token_secret_ref: TokenSecretRef | None = Field(
         None,

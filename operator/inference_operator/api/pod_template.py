@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
-from pydantic.config import JsonDict
 
-from inference_operator.api.container import BY_NAME, Argument, DataKey, Environment, Image, ResourcesSpec
+from inference_operator.api.container import BY_NAME, Argument, DataKey, Environment, Image, ResourcesSpec, list_map
 from inference_operator.api.validation import (
     LABEL_KEYS,
     CelRules,
@@ -127,7 +126,7 @@ class Mount(SpecModel):
     read_only: bool = Field(False, description="Whether the mount is read-only. Default: false.")  # noqa: FBT003
 
 
-BY_PATH: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["mountPath"]}
+BY_PATH = list_map("mountPath")
 Mounts = Annotated[tuple[Mount, ...], unique("must not have two items with the same mount path", by="mount_path")]
 
 

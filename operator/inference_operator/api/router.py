@@ -39,20 +39,14 @@ class QueueSpec(SpecModel):
         None,
         ge=LEAST_SIZE,
         le=MOST_SIZE,
-        description=(
-            "Maximum number of waiting requests per router pod, for a busy engine or for the start of one; more get"
-            " 429."
-            " Each of the pod's two HAProxy processes takes half, rounded down. Default: 1024, or fewer where half of"
-            " the"
-            " router's memory holds fewer. Change: rolling restart of the routers."
-        ),
+        description="Maximum number of waiting requests per router pod, for a busy engine or for the start of one;"
+        " more get 429. Each of the pod's two HAProxy processes takes half, rounded down. Default: 1024, or fewer"
+        " where half of the router's memory holds fewer. Change: rolling restart of the routers.",
     )
     timeout: Annotated[timedelta, Within("1s", "30m", "5m")] = Field(
         DEFAULT_WAIT,
-        description=(
-            "Maximum time that a request waits for a busy engine; then 503. Default: `5m`."
-            " Change: rolling restart of the routers."
-        ),
+        description="Maximum time that a request waits for a busy engine; then 503. Default: `5m`."
+        " Change: rolling restart of the routers.",
     )
 
 
@@ -171,14 +165,12 @@ class RouterSpec(ProxySpec):
     )
     strategy: RouterStrategy | None = Field(
         None,
-        description=(
-            "How an engine is chosen. `LeastOutstanding` takes the engine with the fewest requests. `PrefixAffinity`"
-            " sends requests with the same session, system prompt or first message to the same engine, which has them"
-            " in its prefix cache. `External` runs no router: a Gateway or another router chooses, and the Service"
-            " selects the engines. Default: `PrefixAffinity` where `replicas` or `autoscaling.maxReplicas` is 4 or more"
-            " as the routers are built, else `LeastOutstanding`; later changes of these numbers, and upgrades, keep"
-            " what serves. Change: rolling restart of the routers."
-        ),
+        description="How an engine is chosen. `LeastOutstanding` takes the engine with the fewest requests."
+        " `PrefixAffinity` sends requests with the same session, system prompt or first message to the same engine,"
+        " which has them in its prefix cache. `External` runs no router: a Gateway or another router chooses, and the"
+        " Service selects the engines. Default: `PrefixAffinity` where `replicas` or `autoscaling.maxReplicas` is 4 or"
+        " more as the routers are built, else `LeastOutstanding`; later changes of these numbers, and upgrades, keep"
+        " what serves. Change: rolling restart of the routers.",
     )
     keys: RouterKeysSpec | None = Field(
         None,

@@ -33,15 +33,12 @@ class S3Spec(SpecModel):
     )
     addressing: S3Addressing = Field(
         S3Addressing.PATH,
-        description=(
-            "`Path`: requests name the bucket in their path. `VirtualHost`: in the name of the host, before that of"
-            " `endpoint`; some stores accept only that. Default: `Path`. Change: in place; the next download uses it."
-        ),
+        description="`Path`: requests name the bucket in their path. `VirtualHost`: in the name of the host, before"
+        " that of `endpoint`; some stores accept only that. Default: `Path`. Change: in place; the next download uses"
+        " it.",
     )
     credentials_secret_ref: SecretRef | None = Field(
         None,
-        description=(
-            "Secret with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, and perhaps `AWS_SESSION_TOKEN`."
-            " Default: the identity of the pod. Change: in place; the next download uses it."
-        ),
+        description="Secret with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, and perhaps `AWS_SESSION_TOKEN`."
+        " Default: the identity of the pod. Change: in place; the next download uses it.",
     )

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from inference_operator.api.affinity import Affinity
+from inference_operator.api.container import list_map
 from inference_operator.api.duration import Within
 from inference_operator.api.validation import LabelKey, Labels, LabelValue, ObjectName, Rule, SpecModel, unique
 
@@ -123,7 +124,7 @@ class PodScheduling(SpecModel):
         max_length=8,
         description="Topology spread constraints of the pods. Default: those of the scheduler; routers prefer"
         " different nodes. Change: rolling restart.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["topologyKey"]},
+        json_schema_extra=list_map("topologyKey"),
     )
 
 

@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from inference_operator.api.autoscaling import AutoscalingSpec
-from inference_operator.api.autoscaling_schedule import MAX_REPLICAS
+from inference_operator.api.autoscaling import MAX_REPLICAS, AutoscalingSpec
 from inference_operator.api.cache import CacheSpec
 from inference_operator.api.disaggregation import DisaggregationSpec
 from inference_operator.api.duration import Within
@@ -42,18 +41,14 @@ class RolloutStrategy(StrEnum):
 class RolloutSpec(SpecModel):
     strategy: RolloutStrategy = Field(
         RolloutStrategy.AUTO,
-        description=(
-            "`Surge` starts a new engine pod before it stops an old one, which needs resources for one more engine."
-            " `Replace` stops an old engine pod before it starts a new one. `Auto` surges if resources are free and"
-            " replaces otherwise. Default: `Auto`. Change: in place."
-        ),
+        description="`Surge` starts a new engine pod before it stops an old one, which needs resources for one more"
+        " engine. `Replace` stops an old engine pod before it starts a new one. `Auto` surges if resources are free"
+        " and replaces otherwise. Default: `Auto`. Change: in place.",
     )
     progress_deadline: Annotated[timedelta, Within("1m", "48h", "30m")] | None = Field(
         None,
-        description=(
-            "Maximum time without rollout progress of engines or routers before the condition Stalled is True, for"
-            " example `30m`. Default: `startupTimeout` plus 5 minutes. Change: in place."
-        ),
+        description="Maximum time without rollout progress of engines or routers before the condition Stalled is True,"
+        " for example `30m`. Default: `startupTimeout` plus 5 minutes. Change: in place.",
     )
 
 
@@ -81,33 +76,27 @@ class Spec(SpecModel):
     )
     autoscaling: AutoscalingSpec | None = Field(
         None,
-        description="Scales the engines between `minReplicas` and `maxReplicas` by the number of requests;"
-        " `replicas` is"
-        " only the initial number. Default: none.",
+        description="Scales the engines between `minReplicas` and `maxReplicas` by the number of requests; `replicas`"
+        " is only the initial number. Default: none.",
     )
     router: RouterSpec = Field(default_factory=RouterSpec, description="Load balancer in front of the engines.")
     rollout: RolloutSpec = Field(default_factory=RolloutSpec, description="Rollout of changes to the engines.")
     startup_timeout: Annotated[timedelta, Within("1m", "24h", "45m")] | None = Field(
         None,
-        description=(
-            "Maximum time from the start of an engine container until it is ready; after that the kubelet restarts"
-            " it. Example: `45m`. Default: computed from the checkpoint size, at least `30m`. Change: rolling restart."
-        ),
+        description="Maximum time from the start of an engine container until it is ready; after that the kubelet"
+        " restarts it. Example: `45m`. Default: computed from the checkpoint size, at least `30m`. Change: rolling"
+        " restart.",
     )
     drain_timeout: Annotated[timedelta, Within("1s", "1h", "5m")] = Field(
         DRAIN_TIMEOUT,
-        description=(
-            "Maximum time for a terminating engine or router to finish its requests, for example `20m`. It stops at"
-            " once if it has none. Longer requests are cut: a stream ends early, and a client without an answer yet"
-            " gets an error. Default: `5m`. Change: rolling restart."
-        ),
+        description="Maximum time for a terminating engine or router to finish its requests, for example `20m`. It"
+        " stops at once if it has none. Longer requests are cut: a stream ends early, and a client without an answer"
+        " yet gets an error. Default: `5m`. Change: rolling restart.",
     )
     paused: bool = Field(
         False,  # noqa: FBT003 - a field's default
-        description=(
-            "Whether the operator stops creating, changing and deleting child objects. The status is still updated."
-            " Default: false. Change: in place; edits made while paused are applied when it is set to false."
-        ),
+        description="Whether the operator stops creating, changing and deleting child objects. The status is still"
+        " updated. Default: false. Change: in place; edits made while paused are applied when it is set to false.",
     )
     cache: CacheSpec | None = Field(
         None,

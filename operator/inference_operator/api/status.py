@@ -1,19 +1,20 @@
 """`status` of an InferenceDeployment as pydantic models."""
 
 from enum import StrEnum
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from inference_operator.api.adapters import MAX_ADAPTERS, MAX_NAME
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
+from inference_operator.api.container import BY_NAME, list_map
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import Manifest
 
 NEVER_OBSERVED = -1
 """`observedGeneration` before the operator has seen the resource, so that kstatus reports InProgress."""
-
 
 MAX_EXTERNAL_URLS = 16
 MAX_ROLES = 16
@@ -35,32 +36,30 @@ class _StatusModel(BaseModel):
     )
 
 
+def _optional(empty: object, description: str, **options: Any) -> Any:  # noqa: ANN401 - as pydantic's `Field`
+    """A field that is left out of the written status while it has this value."""
+    return Field(empty, exclude_if=lambda value: value == empty, description=description, **options)
+
+
 class PlanStatus(_StatusModel):
     """The sizes that the engines run with, as far as people act on them."""
 
     device: Device = Field(description="Type of device that engines run on.")
-    gpu: str = Field("", description="Kind of GPU that the engines were sized for.")
+    gpu: str = _optional("", "Kind of GPU that the engines were sized for.")
     gpus_per_replica: int = Field(description="GPUs of one engine, on all of its nodes.")
     tensor_parallel_size: int = Field(description="Tensor parallel size of one engine.")
     pipeline_parallel_size: int = Field(1, description="Pipeline parallel size of one engine.")
-    data_parallel_size: int = Field(1, description="Data parallel size of one engine; absent for one rank.")
-    nodes: int = Field(1, description="Nodes of one engine, each with a pod of it; absent for one node.")
+    data_parallel_size: int = _optional(1, "Data parallel size of one engine; absent for one rank.")
+    nodes: int = _optional(1, "Nodes of one engine, each with a pod of it; absent for one node.")
     max_model_len: int | None = Field(None, description="Maximum context length in tokens.")
     max_num_seqs: int | None = Field(None, description="Maximum sequences per scheduler iteration.")
     kv_cache_tokens: int | None = Field(None, description="Capacity of an engine's KV cache in tokens, as computed.")
-    kv_cache_dtype: str = Field("", description="Type of the KV cache that a recipe sets for `auto`; absent if none.")
-    kv_offload_memory: str = Field(
-        "", description="Host memory for the KV cache of an engine that `Auto` stands for; absent if none."
+    kv_cache_dtype: str = _optional("", "Type of the KV cache that a recipe sets for `auto`; absent if none.")
+    kv_offload_memory: str = _optional(
+        "", "Host memory for the KV cache of an engine that `Auto` stands for; absent if none."
     )
-    tool_call_parser: str = Field("", description="Parser of tool calls that `Auto` stands for; absent if none.")
-    reasoning_parser: str = Field("", description="Parser of reasoning that `Auto` stands for; absent if none.")
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
-        """The fields that have a value; an empty string, one node and one data parallel rank are left out."""
-        fields: Manifest = dump(self)
-        ones = {("nodes", 1), ("dataParallelSize", 1), ("data_parallel_size", 1)}
-        return {name: value for name, value in fields.items() if value != "" and (name, value) not in ones}
+    tool_call_parser: str = _optional("", "Parser of tool calls that `Auto` stands for; absent if none.")
+    reasoning_parser: str = _optional("", "Parser of reasoning that `Auto` stands for; absent if none.")
 
 
 class KvCacheStatus(_StatusModel):
@@ -78,30 +77,23 @@ class NetworkStatus(_StatusModel):
 
 
 class EngineStatus(_StatusModel):
-    kind: str = Field("", description="Kind of the engine. It is pinned with the sizes.")
-    implementation: str = Field(
-        "", description="Implementation of the model, by the engine's own name; absent where the engine chooses it."
+    kind: str = _optional("", "Kind of the engine. It is pinned with the sizes.")
+    implementation: str = _optional(
+        "", "Implementation of the model, by the engine's own name; absent where the engine chooses it."
     )
     image: str = Field(
         description="Container image of the engine. It is pinned until `spec.engine` changes, or a renewal."
     )
-    model_commit: str = Field(
+    model_commit: str = _optional(
         "",
-        description=(
-            "Commit of the hub repository, or digest of the bucket's listing, that the engines load. It is pinned with"
-            " the sizes."
-        ),
+        "Commit of the hub repository, or digest of the bucket's listing, that the engines load. It is pinned with the"
+        " sizes.",
     )
     kv_cache: KvCacheStatus | None = Field(None, description="KV cache capacity, once a ready engine has reported it.")
     network: NetworkStatus | None = Field(
         None, description="Network between the nodes of an engine, as the log of a start reports it."
     )
-    unread_metrics: int = Field(0, description="Ready engines whose metrics the operator cannot read.")
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
-        fields: Manifest = dump(self)
-        return {name: value for name, value in fields.items() if value not in ("", 0)}
+    unread_metrics: int = _optional(0, "Ready engines whose metrics the operator cannot read.")
 
 
 class StartupStep(StrEnum):
@@ -152,16 +144,11 @@ class AdapterStatus(_StatusModel):
     phase: AdapterPhase = Field(
         description="`Copying` to the claim, `Refused` for its files, `Loading` by engines, `Ready`, or `Failed` there."
     )
-    engines: str = Field("", description="Ready engines that have loaded it, and all ready engines, for example `2/3`.")
-    message: str = Field("", max_length=1024, description="The cause, and what helps; absent if nothing is wrong.")
+    engines: str = _optional("", "Ready engines that have loaded it, and all ready engines, for example `2/3`.")
+    message: str = _optional("", "The cause, and what helps; absent if nothing is wrong.", max_length=1024)
     since: str | None = Field(
         None, description="Since when it has this phase.", json_schema_extra={"format": "date-time"}
     )
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
-        fields: Manifest = dump(self)
-        return {name: value for name, value in fields.items() if value != ""}
 
 
 class LoadStatus(_StatusModel):
@@ -242,7 +229,7 @@ class ResourceStatus(_StatusModel):
         (),
         max_length=16,
         description="Conditions; kstatus reads Ready, Reconciling and Stalled.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        json_schema_extra=list_map("type"),
     )
     reason: str = Field(
         "", max_length=64, description="Reason of the condition that matters most: of what is wrong, else of Ready."
@@ -283,11 +270,9 @@ class Status(ResourceStatus):
     roles: tuple[RoleStatus, ...] = Field(
         (),
         max_length=MAX_ROLES,
-        description=(
-            "All roles, if there are several. Then `plan`, `engine`, `autoscaling` and the numbers of engines are those"
-            " of the role that `/scale` is about."
-        ),
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        description="All roles, if there are several. Then `plan`, `engine`, `autoscaling` and the numbers of engines"
+        " are those of the role that `/scale` is about.",
+        json_schema_extra=BY_NAME,
     )
     startup: StartupStatus | None = Field(None, description="Progress of a start; absent while no engine starts.")
     autoscaling: AutoscalingStatus | None = Field(None, description="Last decision about the number of engines.")
@@ -296,7 +281,7 @@ class Status(ResourceStatus):
         (),
         max_length=MAX_ADAPTERS,
         description="Adapters of the model.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        json_schema_extra=BY_NAME,
     )
 
     @property

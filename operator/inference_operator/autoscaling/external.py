@@ -1,7 +1,6 @@
 """The HorizontalPodAutoscaler, or the ScaledObject of KEDA, that acts on the `/scale` of an InferenceDeployment."""
 
-from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
-from inference_operator.api.autoscaling_schedule import ScheduleSpec
+from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec, ScheduleSpec
 from inference_operator.api.prometheus import PrometheusSettings, QueriedNamespace
 from inference_operator.manifest import (
     API_VERSION,
