@@ -59,21 +59,19 @@ def external_autoscaler(
 def _horizontal_pod_autoscaler(spec: AutoscalingSpec, owner: Owner, role: str, query: str, least: int) -> Manifest:
     metric = {"name": METRIC, "selector": {"matchLabels": {METRIC_LABEL: owner.key.name}}}
     target = {"type": "AverageValue", "averageValue": "1"}
-    content = {
-        "spec": {
-            "scaleTargetRef": _target(owner),
-            "minReplicas": least,
-            "maxReplicas": spec.max_replicas,
-            "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
-            "behavior": _behavior(spec),
-        }
+    fields = {
+        "scaleTargetRef": _target(owner),
+        "minReplicas": least,
+        "maxReplicas": spec.max_replicas,
+        "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
+        "behavior": _behavior(spec),
     }
     return child(
         HORIZONTAL_POD_AUTOSCALER,
         owner.key.name,
         owner=owner,
         component=role,
-        content=content,
+        content={"spec": fields},
         annotations={QUERY_ANNOTATION: query},
     )
 
@@ -85,28 +83,26 @@ def _scaled_object(
 
     Fields: kedacore/keda v2.21.0, apis/keda/v1alpha1/scaledobject_types.go and pkg/scalers/prometheus_scaler.go.
     """
-    content = {
-        "spec": {
-            "scaleTargetRef": _target(owner),
-            "pollingInterval": POLLING_SECONDS,
-            "cooldownPeriod": int(spec.idle_timeout.total_seconds()),
-            "minReplicaCount": spec.min_replicas,
-            "maxReplicaCount": spec.max_replicas,
-            "fallback": {
-                "failureThreshold": FAILED_POLLS,
-                "replicas": max(spec.min_replicas, 1),
-                "behavior": "currentReplicasIfHigher",
-            },
-            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(spec)}},
-            "triggers": [_demand_trigger(query, prometheus, owner.key.namespace), *map(_cron_trigger, spec.schedule)],
-        }
+    fields = {
+        "scaleTargetRef": _target(owner),
+        "pollingInterval": POLLING_SECONDS,
+        "cooldownPeriod": int(spec.idle_timeout.total_seconds()),
+        "minReplicaCount": spec.min_replicas,
+        "maxReplicaCount": spec.max_replicas,
+        "fallback": {
+            "failureThreshold": FAILED_POLLS,
+            "replicas": max(spec.min_replicas, 1),
+            "behavior": "currentReplicasIfHigher",
+        },
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(spec)}},
+        "triggers": [_demand_trigger(query, prometheus, owner.key.namespace), *map(_cron_trigger, spec.schedule)],
     }
     return child(
         SCALED_OBJECT,
         owner.key.name,
         owner=owner,
         component=role,
-        content=content,
+        content={"spec": fields},
         # KEDA gives its HorizontalPodAutoscaler the labels of the ScaledObject; this one would say that it is ours.
         annotations={"scaledobject.keda.sh/hpa-excluded-labels": MANAGED_BY_LABEL},
     )

@@ -121,19 +121,17 @@ def cache_claim(cache: CacheSpec, owner: Owner, size: str) -> Mapping[Ref, Manif
     """The claim of this size; none where `claimName` names another one."""
     if cache.claim_name:
         return {}
-    content: Manifest = {
-        "spec": {
-            "accessModes": [cache.access_mode.value],
-            "resources": {"requests": {"storage": canonical(size)}},
-            **({"storageClassName": cache.storage_class_name} if cache.storage_class_name else {}),
-        }
+    spec: Manifest = {
+        "accessModes": [cache.access_mode.value],
+        "resources": {"requests": {"storage": canonical(size)}},
+        **({"storageClassName": cache.storage_class_name} if cache.storage_class_name else {}),
     }
     made = child(
         CLAIM,
         claim_name(cache, owner.key.name),
         owner=owner,
         component=CACHE,
-        content=content,
+        content={"spec": spec},
         retain=True,
         outlives_owner=cache.when_deleted is WhenDeleted.RETAIN,
     )

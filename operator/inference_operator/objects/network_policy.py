@@ -15,14 +15,12 @@ NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 
 def network_policy(name: str, component: str, rules: Sequence[Manifest], *, owner: Owner) -> Manifest:
-    content = {
-        "spec": {
-            "podSelector": {"matchLabels": selector_labels(owner.key.name, component)},
-            "policyTypes": ["Ingress"],
-            "ingress": list(rules),
-        }
+    spec = {
+        "podSelector": {"matchLabels": selector_labels(owner.key.name, component)},
+        "policyTypes": ["Ingress"],
+        "ingress": list(rules),
     }
-    return child(NETWORK_POLICY, name, owner=owner, component=component, content=content)
+    return child(NETWORK_POLICY, name, owner=owner, component=component, content={"spec": spec})
 
 
 def rule(sources: Sequence[Manifest], *ports: int, last: int | None = None) -> Manifest:

@@ -64,22 +64,20 @@ _HAPROXIES = tuple(enumerate(process.METRICS_PORTS, start=1))
 
 def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | None) -> Manifest:
     """The Deployment of the routers, with its turn, if its pods are replaced for a change of the administrator."""
-    content = {
-        "spec": {
-            "replicas": inputs.spec.replicas + inputs.temporary,
-            "revisionHistoryLimit": 2,
-            "progressDeadlineSeconds": inputs.progress_deadline_seconds,
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "selector": {"matchLabels": selector_labels(inputs.name, inputs.component)},
-            "template": router.content.template,
-        }
+    spec = {
+        "replicas": inputs.spec.replicas + inputs.temporary,
+        "revisionHistoryLimit": 2,
+        "progressDeadlineSeconds": inputs.progress_deadline_seconds,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "selector": {"matchLabels": selector_labels(inputs.name, inputs.component)},
+        "template": router.content.template,
     }
     return child(
         DEPLOYMENT,
         inputs.workload_name,
         owner=inputs.owner,
         component=inputs.component,
-        content=content,
+        content={"spec": spec},
         annotations={**ROUTER_PIN.entry(router), **inputs.move_annotations, **TURN_ANNOTATION.entry(turn)},
     )
 

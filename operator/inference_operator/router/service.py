@@ -51,20 +51,18 @@ def main_service(inputs: RouterInputs) -> Manifest:
         ports = [_port("http", SERVICE_PORT, targets.pop() if len(targets) == 1 else ENGINE_PORT)]
     own = selector_labels(name, inputs.component)
     of_balancer = {"loadBalancerClass": wanted.load_balancer_class} if wanted.load_balancer_class else {}
-    content = {
-        "spec": {
-            "type": wanted.type.value,
-            "selector": dict(inputs.engines_selector) if inputs.bypasses_routers else own,
-            "ports": ports,
-            **of_balancer,
-        }
+    spec = {
+        "type": wanted.type.value,
+        "selector": dict(inputs.engines_selector) if inputs.bypasses_routers else own,
+        "ports": ports,
+        **of_balancer,
     }
     return child(
         SERVICE,
         service_name(name),
         owner=inputs.owner,
         component=inputs.component,
-        content=content,
+        content={"spec": spec},
         annotations=wanted.annotations,
         added_labels=wanted.labels,
     )
@@ -72,28 +70,24 @@ def main_service(inputs: RouterInputs) -> Manifest:
 
 def peers_service(inputs: RouterInputs) -> Manifest:
     """The headless Service by which routers find each other. One that starts or stops has requests in flight too."""
-    content = {
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": selector_labels(inputs.name, inputs.component),
-            "ports": [_port(f"metrics-{n}", port, port) for n, port in enumerate(METRICS_PORTS, start=1)],
-        }
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": selector_labels(inputs.name, inputs.component),
+        "ports": [_port(f"metrics-{n}", port, port) for n, port in enumerate(METRICS_PORTS, start=1)],
     }
-    return child(SERVICE, inputs.peers_name, owner=inputs.owner, component=inputs.component, content=content)
+    return child(SERVICE, inputs.peers_name, owner=inputs.owner, component=inputs.component, content={"spec": spec})
 
 
 def prompts_service(inputs: RouterInputs) -> Manifest:
     """The Service by which engines send prompts through the routers. Nothing outside the cluster reaches it."""
-    content = {
-        "spec": {
-            "type": "ClusterIP",
-            "selector": selector_labels(inputs.name, inputs.component),
-            "ports": [_port("prompts", PREFILL_PORT, PREFILL_PORT)],
-        }
+    spec = {
+        "type": "ClusterIP",
+        "selector": selector_labels(inputs.name, inputs.component),
+        "ports": [_port("prompts", PREFILL_PORT, PREFILL_PORT)],
     }
     name = router_name(inputs.name)
-    return child(SERVICE, name, owner=inputs.owner, component=inputs.component, content=content)
+    return child(SERVICE, name, owner=inputs.owner, component=inputs.component, content={"spec": spec})
 
 
 def ingress(wanted: IngressSpec, inputs: RouterInputs) -> Manifest:
@@ -101,16 +95,14 @@ def ingress(wanted: IngressSpec, inputs: RouterInputs) -> Manifest:
     name, tls = service_name(inputs.name), wanted.tls_secret_ref
     backend = {"service": {"name": name, "port": {"number": SERVICE_PORT}}}
     paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
-    content = {
-        "spec": {
-            **({"ingressClassName": wanted.class_name} if wanted.class_name else {}),
-            "rules": [{"host": wanted.host, "http": {"paths": paths}}],
-            **({"tls": [{"hosts": [wanted.host], "secretName": tls.name}]} if tls else {}),
-        }
+    spec = {
+        **({"ingressClassName": wanted.class_name} if wanted.class_name else {}),
+        "rules": [{"host": wanted.host, "http": {"paths": paths}}],
+        **({"tls": [{"hosts": [wanted.host], "secretName": tls.name}]} if tls else {}),
     }
     annotations = {**STREAM_ANNOTATIONS, **wanted.annotations}
     return child(
-        INGRESS, name, owner=inputs.owner, component=inputs.component, content=content, annotations=annotations
+        INGRESS, name, owner=inputs.owner, component=inputs.component, content={"spec": spec}, annotations=annotations
     )
 
 
@@ -124,28 +116,28 @@ def http_route(wanted: HttpRouteSpec, inputs: RouterInputs) -> Manifest:
         "backendRefs": [{"kind": "Service", "name": name, "port": SERVICE_PORT, "weight": 1}],
         "timeouts": {"request": "0s"},  # no timeout (GEP-1742); many Gateways have one of 15 s
     }
-    content = {
-        "spec": {
-            "parentRefs": [_parent(parent) for parent in wanted.parent_refs],
-            **({"hostnames": list(wanted.hostnames)} if wanted.hostnames else {}),
-            "rules": [{**match, **target} for match in _matches(wanted, inputs)],
-        }
+    spec = {
+        "parentRefs": [_parent(parent) for parent in wanted.parent_refs],
+        **({"hostnames": list(wanted.hostnames)} if wanted.hostnames else {}),
+        "rules": [{**match, **target} for match in _matches(wanted, inputs)],
     }
-    return child(HTTP_ROUTE, name, owner=inputs.owner, component=inputs.component, content=content)
+    return child(HTTP_ROUTE, name, owner=inputs.owner, component=inputs.component, content={"spec": spec})
 
 
 def inference_pool(wanted: InferencePoolSpec, inputs: RouterInputs) -> Manifest:
     picker = wanted.endpoint_picker_ref
     ports = dict.fromkeys(upstream.port for upstream in inputs.upstreams)
-    content = {
-        "spec": {
-            "selector": {"matchLabels": dict(inputs.engines_selector)},
-            "targetPorts": [{"number": port} for port in ports],
-            **({"endpointPickerRef": {"name": picker.name, "port": {"number": picker.port}}} if picker else {}),
-        }
+    spec = {
+        "selector": {"matchLabels": dict(inputs.engines_selector)},
+        "targetPorts": [{"number": port} for port in ports],
+        **({"endpointPickerRef": {"name": picker.name, "port": {"number": picker.port}}} if picker else {}),
     }
     return child(
-        INFERENCE_POOL, service_name(inputs.name), owner=inputs.owner, component=inputs.component, content=content
+        INFERENCE_POOL,
+        service_name(inputs.name),
+        owner=inputs.owner,
+        component=inputs.component,
+        content={"spec": spec},
     )
 
 

@@ -51,28 +51,24 @@ def _service(inputs: WorkloadInputs, *, leaders: bool) -> Manifest:
     send no request to a worker, since no API listens there.
     """
     selector = {**selector_labels(inputs.name, inputs.role), TRAFFIC_LABEL: "true"}
-    content = {
-        "spec": {
-            "clusterIP": "None",
-            "selector": {**selector, **({POD_INDEX_LABEL: "0"} if leaders else {})},
-            "ports": [{"name": "http", "port": inputs.process.port, "protocol": "TCP", "targetPort": "http"}],
-        }
+    spec = {
+        "clusterIP": "None",
+        "selector": {**selector, **({POD_INDEX_LABEL: "0"} if leaders else {})},
+        "ports": [{"name": "http", "port": inputs.process.port, "protocol": "TCP", "targetPort": "http"}],
     }
     name = headless_service_name(inputs.name, inputs.role)
-    return child(SERVICE, name, owner=inputs.owner, component=inputs.role, content=content)
+    return child(SERVICE, name, owner=inputs.owner, component=inputs.role, content={"spec": spec})
 
 
 def _members_service(inputs: WorkloadInputs) -> Manifest:
     """The headless Service of the StatefulSets: a DNS name for each member of a group, before it is ready."""
-    content = {
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": selector_labels(inputs.name, inputs.role),
-        }
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": selector_labels(inputs.name, inputs.role),
     }
     name = members_service_name(inputs.name, inputs.role)
-    return child(SERVICE, name, owner=inputs.owner, component=inputs.role, content=content)
+    return child(SERVICE, name, owner=inputs.owner, component=inputs.role, content={"spec": spec})
 
 
 def _network_policy(inputs: WorkloadInputs, *, open_to_all: bool, has_groups: bool) -> Manifest:

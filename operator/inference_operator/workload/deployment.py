@@ -34,22 +34,20 @@ def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifes
     """The Deployment of the role. The operator alone owns its `replicas`."""
     template, move = change.template, change.move
     replicas = change.replicas + move.temporary
-    content = {
-        "spec": {
-            "replicas": replicas,
-            "revisionHistoryLimit": 2,
-            "progressDeadlineSeconds": progress_deadline_seconds(inputs.spec.stated, inputs.process),
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING_UPDATE[change.strategy]},
-            "selector": {"matchLabels": selector_labels(inputs.name, inputs.role)},
-            "template": template.content.template,
-        }
+    spec = {
+        "replicas": replicas,
+        "revisionHistoryLimit": 2,
+        "progressDeadlineSeconds": progress_deadline_seconds(inputs.spec.stated, inputs.process),
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING_UPDATE[change.strategy]},
+        "selector": {"matchLabels": selector_labels(inputs.name, inputs.role)},
+        "template": template.content.template,
     }
     return child(
         DEPLOYMENT,
         workload_name(inputs.name, inputs.role),
         owner=inputs.owner,
         component=inputs.role,
-        content=content,
+        content={"spec": spec},
         annotations={**recorded(inputs, change), **move.annotations(replicas)},
         added_labels=queue_labels(inputs.spec.scheduling),
     )

@@ -205,23 +205,21 @@ def _stateful_set(
 ) -> Manifest:
     own, meta = {GROUP_LABEL: name}, template["metadata"]
     labelled = {**template, "metadata": {**meta, "labels": {**meta["labels"], **own}}}
-    content = {
-        "spec": {
-            "replicas": pods,
-            "revisionHistoryLimit": 1,
-            "podManagementPolicy": "Parallel",
-            "updateStrategy": {"type": "OnDelete"},
-            "serviceName": members_service_name(owner.key.name, role),
-            "selector": {"matchLabels": {**selector_labels(owner.key.name, role), **own}},
-            "template": gang.marked(labelled, name) if gang else labelled,
-        }
+    spec = {
+        "replicas": pods,
+        "revisionHistoryLimit": 1,
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "serviceName": members_service_name(owner.key.name, role),
+        "selector": {"matchLabels": {**selector_labels(owner.key.name, role), **own}},
+        "template": gang.marked(labelled, name) if gang else labelled,
     }
     return child(
         STATEFUL_SET,
         name,
         owner=owner,
         component=role,
-        content=content,
+        content={"spec": spec},
         annotations=notes,
         added_labels={**added_labels, **own},
     )
