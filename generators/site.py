@@ -3,9 +3,14 @@
 Zensical is the successor of Material for MkDocs, which gets no new features (both read the same Markdown). Pages keep
 their paths, so that links between them work in the repository and on the site. The groups of docs/README.md are the
 navigation. A link to a folder leads to a page that lists it.
+
+Each version has a folder of its own. Those of other versions in the same place stay, and the theme's list offers them.
+The file of that list is mike's. mike itself is not used: it keeps versions in a branch of Git, and the one that knows
+Zensical is a fork outside PyPI.
 """
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -27,12 +32,15 @@ HEAD = """\
 [project]
 site_name = "inference-operator"
 docs_dir = "pages"
-site_dir = "site"
+site_dir = "site/{version}"
 use_directory_urls = false
 {url}nav = {nav}
 extra_css = ["site.css"]
 copyright = "Version {version}"
+[project.extra.version]
+provider = "mike"
 [project.theme]
+custom_dir = "theme"
 font = false
 features = ["content.code.copy", "navigation.indexes", "navigation.sections", "navigation.top", "search.highlight"]
 [[project.theme.palette]]
@@ -72,6 +80,23 @@ STYLE = """\
 }
 """
 """Words of a table stay whole, a table without a head shows none. On a phone each row is a card."""
+OUTDATED = """\
+{% extends "base.html" %}
+{% block outdated %}
+  This is not the newest version. <a href="{{ '../' ~ base_url }}"><strong>Read the newest.</strong></a>
+{% endblock %}
+"""
+"""The theme shows this line above pages of a version without the alias `latest`."""
+FAILING = Path("partials/javascripts/outdated.html")
+"""A script of the theme that reads a relative link as a whole address, which is an error on each page. The theme's main
+script does the same, so this one is empty here (Zensical 0.0.73, `templates/partials/javascripts/outdated.html`)."""
+NEWEST = """\
+<!doctype html>
+<title>inference-operator</title>
+<meta http-equiv="refresh" content="0; url={version}/index.html">
+<a href="{version}/index.html">Version {version}</a>
+"""
+"""The start page of all versions."""
 
 
 def stage(folder: Path) -> None:
@@ -202,7 +227,8 @@ class _Page(HTMLParser):
 
 
 def broken(site: Path) -> Iterator[str]:
-    """The links of a built site that lead nowhere, and the Markdown that stayed a text."""
+    """The links of all versions that lead nowhere or to another version, and the Markdown that stayed a text."""
+    site = site.resolve()
     pages = {path: _Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         yield from (f"{path.relative_to(site)}: not rendered: {line}" for line in page.raw)
@@ -210,21 +236,50 @@ def broken(site: Path) -> Iterator[str]:
             relative, anchor = urldefrag(link)
             target = (path.parent / unquote(relative)).resolve() if relative else path
             target = target / "index.html" if target.is_dir() else target
+            version = site if path.parent == site else site / path.relative_to(site).parts[0]
+            stays = target == site / "index.html" or target.is_relative_to(version)
             known = target.exists() and (target not in pages or unquote(anchor) in pages[target].anchors)
-            if not known and path.name != "404.html":
+            if not (stays and known) and path.name != "404.html":
                 yield f"{path.relative_to(site)}: {link}"
 
 
-def build(out: Path, url: str = "") -> None:
-    shutil.rmtree(out, ignore_errors=True)
+def _age(version: str) -> tuple[list[int], bool, str]:
+    """Orders versions: a release is newer than its candidates, such as 1.0.0-rc.1."""
+    numbers, _, candidate = version.partition("-")
+    return [int(number) for number in numbers.split(".")], not candidate, candidate
+
+
+def list_versions(site: Path) -> None:
+    """Write the list of all versions in a folder, newest first, as mike does, and the start page of all."""
+    newest, *older = sorted((path.parent.name for path in site.glob("*/index.html")), key=_age, reverse=True)
+    known = [{"version": one, "title": one, "aliases": ["latest"] * (one == newest)} for one in (newest, *older)]
+    (site / "versions.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    (site / "index.html").write_text(NEWEST.format(version=newest), encoding="utf-8")
+
+
+def build(out: Path, url: str = "", version: str = __version__) -> None:
+    """Build this version's folder beside those of other versions."""
+    for old in ("pages", "theme", f"site/{version}"):
+        shutil.rmtree(out / old, ignore_errors=True)
     stage(out / "pages")
-    (out / "pages" / "site.css").write_text(STYLE, encoding="utf-8")
-    site_url = f'site_url = "{url}"\n' if url else ""
-    (out / "zensical.toml").write_text(
-        HEAD.format(nav=navigation(), url=site_url, version=__version__), encoding="utf-8"
-    )
+    start = f"{url.rstrip('/')}/{version}/"
+    site_url = f'site_url = "{start}"\n' if url else ""
+    (out / "theme" / FAILING.parent).mkdir(parents=True)
+    for name, text in (
+        ("pages/site.css", STYLE),
+        ("theme/main.html", OUTDATED),
+        (f"theme/{FAILING}", ""),
+        ("zensical.toml", HEAD.format(nav=navigation(), url=site_url, version=version)),
+    ):
+        (out / name).write_text(text, encoding="utf-8")
     command = ["uv", "tool", "run", "--quiet", "--from", ZENSICAL, "zensical", "build"]
     subprocess.run(command, cwd=out, check=True)  # noqa: S603 - of constants
+    # The theme finds a page in another version by that version's sitemap, where the start page is its folder.
+    sitemap = out / "site" / version / "sitemap.xml"
+    sitemap.write_text(
+        sitemap.read_text(encoding="utf-8").replace(f"{start}index.html<", f"{start}<"), encoding="utf-8"
+    )
+    list_versions(out / "site")
 
 
 if __name__ == "__main__":
