@@ -8,13 +8,14 @@ thirds; the generated embeddings are those of a pooling model. The shipped form 
 by four.
 
 With `--quick`, one seed of two short generated workloads and few targets: about a minute. With `--traces DIR`, the
-files of `TRACES` that are there are replayed too (`bench/autoscaling.py` says where they come from).
+files of `TRACES` that are there are replayed too (`bench/autoscaling.py` says where they come from). `--rules` without
+a name replays the shipped form alone.
 """
 
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -22,8 +23,8 @@ from statistics import fmean
 
 import numpy as np
 
-from bench.autoscaling import BURST_AIM, DIURNAL_AIM, Scenario, computed_target, initial_replicas
-from bench.figures import Figure, at_least, at_most, json_of, parser_of, shown
+from bench.autoscaling import BURST_AIM, DIURNAL_AIM, ENGINE_QUEUE, Scenario, computed_target, initial_replicas
+from bench.figures import Figure, as_known, at_least, at_most, json_of, parser_of, shown
 from bench.fleet_simulation import EngineModel, Fleet, Replay, Scaler, Workload, replay
 from bench.scaling_curves import Point, best_at
 from bench.scaling_ours import OBJECTIVE, shipped
@@ -39,7 +40,7 @@ WRONG = (0.25, 4.0)
 LEARNT_SECONDS = 3600.0
 """A wrong start is judged from here on."""
 PARTS = (0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.4, 2.0)
-QUICK_PARTS, QUICK_RIVALS = (0.3, 0.7), ("KubeAI", "HPA outstanding")
+QUICK_PARTS = (0.3, 0.7)
 TARGETED: Mapping[str, Callable[[float], Scaler]] = {
     "HPA outstanding": partial(hpa, outstanding),
     "KEDA outstanding": partial(keda, outstanding),
@@ -56,6 +57,10 @@ DEFAULTS: Mapping[str, Callable[[], Scaler]] = {
 }
 """Documented: `targetRequests` (KubeAI), `container-concurrency-target-default` and its utilization (Knative), the
 sample of vLLM's production-stack for KEDA, the same number for HPA, spare KV cache (WVA); others have none."""
+BY_ENGINE_QUEUE = frozenset({"KEDA waiting, 5", "HPA waiting, 5", "WVA, spare 0.1"})
+"""They need the queue in engines: their router sends every request at once, as a plain Service does."""
+DEFAULT_RULES, WRONG_START = "defaults", "wrong start"
+RULES, QUICK_RULES = (*TARGETED, DEFAULT_RULES, WRONG_START), ("KubeAI", "HPA outstanding", DEFAULT_RULES, WRONG_START)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +123,8 @@ def attainable(work: Workload, fleet: Fleet) -> float:
     return 100 * float(np.mean(computed <= engine.longest_prompt(TYPICAL_LOAD, OBJECTIVE)))
 
 
-def figures_of(scenario: Scenario, seeds: int, *, quick: bool) -> Iterator[Figure]:
-    """The figures of one scenario."""
+def figures_of(scenario: Scenario, seeds: int, rules: Sequence[str], parts: Sequence[float]) -> Iterator[Figure]:
+    """The figures of one scenario: the shipped form, and what the rules need."""
     works = [scenario.workload(seed) for seed in range(seeds)]
     run = partial(_replayed, scenario, works)
     own, name = run(lambda: shipped(scenario.fleet)), scenario.name
@@ -128,19 +133,19 @@ def figures_of(scenario: Scenario, seeds: int, *, quick: bool) -> Iterator[Figur
     yield Figure(f"{name}: shipped, SLO", slo, "%", at_least(possible - SLO_AIM))
     yield Figure(f"{name}: shipped, GPU-hours", fmean(one.gpu_hours for one in own), "h")
     yield Figure(f"{name}: shipped, changes", fmean(one.changes for one in own), "changes")
-    parts = QUICK_PARTS if quick else PARTS
-    rivals = {name: make for name, make in TARGETED.items() if not quick or name in QUICK_RIVALS}
     curves = {
         rival: [run(partial(make, target)) for target in targets_of(rival, parts, scenario.concurrency)]
-        for rival, make in rivals.items()
+        for rival, make in TARGETED.items()
+        if rival in rules
     }
-    yield ratio_to_rivals(scenario, own, curves)
-    for rival, default in DEFAULTS.items():
-        found = run(default)
+    if curves:
+        yield ratio_to_rivals(scenario, own, curves)
+    for rival, default in DEFAULTS.items() if DEFAULT_RULES in rules else ():
+        found = run(default, by_engine_queue=rival in BY_ENGINE_QUEUE)
         yield Figure(f"{name}: {rival}, SLO", fmean(one.attained() for one in found), "%")
         ratio = fmean(a.gpu_hours / b.gpu_hours for a, b in zip(own, found, strict=True))
         yield Figure(f"{name}: GPU-hours / those of {rival}", ratio, "x", at_most(DEFAULT_AIM))
-    for factor in WRONG:
+    for factor in WRONG if WRONG_START in rules else ():
         started = run(partial(shipped, scenario.fleet, wrong=factor))
         yield Figure(f"{name}: target x {factor:g} at first, SLO", fmean(one.attained() for one in started), "%")
         later = fmean(
@@ -152,9 +157,12 @@ def figures_of(scenario: Scenario, seeds: int, *, quick: bool) -> Iterator[Figur
         )
 
 
-def _replayed(scenario: Scenario, works: Sequence[Workload], make: Callable[[], Scaler]) -> list[Replay]:
+def _replayed(
+    scenario: Scenario, works: Sequence[Workload], make: Callable[[], Scaler], *, by_engine_queue: bool = False
+) -> list[Replay]:
+    fleet = replace(scenario.fleet, router_limit=ENGINE_QUEUE) if by_engine_queue else scenario.fleet
     return [
-        replay(work, make(), scenario.fleet, initial=initial_replicas(scenario, work), seed=seed)
+        replay(work, make(), fleet, initial=initial_replicas(scenario, work), seed=seed)
         for seed, work in enumerate(works)
     ]
 
@@ -191,12 +199,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", nargs="+", default=[], help="names of workloads")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--starts", type=float, nargs="+", default=[30.0, 120.0, 600.0])
+    parser.add_argument("--rules", nargs="*", choices=RULES, default=RULES, help="only these beside the shipped form")
+    parser.add_argument("--parts", type=float, nargs="+", default=PARTS, help="targets of rivals, as parts of C")
     args = parser.parse_args(arguments)
     if args.quick:
-        args.seeds, args.starts = 1, [120.0]
+        args.seeds, args.starts, args.rules, args.parts = 1, [120.0], QUICK_RULES, QUICK_PARTS
     figures: list[Figure] = []
     for scenario in scenarios(args):
-        found = list(figures_of(scenario, args.seeds, quick=args.quick))
+        found = list(as_known(figures_of(scenario, args.seeds, args.rules, args.parts)))
         figures += found
         if args.output == "text":
             print(shown(found, "text"), flush=True)
