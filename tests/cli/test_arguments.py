@@ -39,6 +39,15 @@ def leaves(one: argparse.ArgumentParser, *name: str) -> Iterator[tuple[tuple[str
 LEAVES = dict(leaves(PARSER))
 
 
+WITHOUT_FORMS = {"chat", "ui", "gateway chat", "download", "prune", "completion", "crd", "policy"}
+"""Commands that print an answer as it comes, a program, or YAML for kubectl; and those for pods, which print JSON."""
+
+
+def test_all_other_commands_have_a_form_for_programs() -> None:
+    has_form = {" ".join(name): any(a.dest == "output" for a in actions_of(one)) for name, one in LEAVES.items()}
+    assert {name for name, has in has_form.items() if not has} == WITHOUT_FORMS
+
+
 def value(action: argparse.Action) -> str:
     """A value that the argument takes."""
     if action.choices:

@@ -101,12 +101,17 @@ def test_a_nominal_gpu_size_counts_as_the_memory_that_cuda_reports(capsys: pytes
 
 
 def test_a_refusal_of_fit_has_need_offer_shortfall_and_cure(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "meta-llama/Meta-Llama-3.1-70B --gpu H100:8 --tensor 2 --context 32768")
+    found = answer(capsys, "meta-llama/Meta-Llama-3.1-70B --gpu H100:8 --tensor 2 --max-model-len 32768")
     assert found["reason"] == (
         "tensor parallel 2 on H100-80GB offers 72.8 GiB each (79.2 \N{MULTIPLICATION SIGN} 0.92); needs 77.6"
         " (weights 65.7, activation 1.3, non-torch 2.1, CUDA graphs 3.5, KV 5.0 for 32,768 tokens): short by 4.7."
         " Fits with tensor parallel 4, or an FP8 checkpoint at 2."
     )
+
+
+def test_a_reason_that_all_gpus_share_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    _, output, _ = fit(capsys, "Qwen/Qwen3-8B --gpu L4 --gpu T4 --max-model-len 999999")
+    assert [line.partition(" tokens")[0] for line in output.splitlines()[3:]] == ["L4, T4: 999,999"]
 
 
 def test_fit_chooses_the_smallest_group_of_gpus(capsys: pytest.CaptureFixture[str]) -> None:

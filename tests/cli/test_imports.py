@@ -53,6 +53,24 @@ def test_each_command_names_its_work() -> None:
     assert all(callable(named(command.get_default("run"))) for command in LEAVES.values())
 
 
+def test_a_list_imports_the_client_and_no_model_of_the_api(tmp_path: Path) -> None:
+    with stored_answers(tmp_path / "config") as answers:
+        live = inference_deployment()
+        answers[Ref.of(live).path.rpartition("/")[0]] = listing(live)
+        modules = imported("list", f"--kubeconfig={tmp_path / 'config'}")
+    packages = {name.removeprefix("inference_operator.").partition(".")[0] for name in modules if "operator." in name}
+    assert packages == {"api", "cli", "controller", "kube", "manifest", "objects", "views"}
+    assert {name for name in modules if ".api." in name and name.startswith("inference_operator")} == {
+        f"inference_operator.api.{name}" for name in ("json_names", "reasons")
+    }
+    assert not modules & {
+        *HEAVY - {"aiohttp", "pydantic", "yaml"},
+        "kubernetes.dynamic",
+        "kubernetes.config",
+        "urllib3",
+    }
+
+
 def test_a_screen_imports_neither_the_decision_nor_the_builders_of_pods(tmp_path: Path) -> None:
     with stored_answers(tmp_path / "config") as answers:
         live = inference_deployment()

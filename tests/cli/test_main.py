@@ -278,6 +278,12 @@ def test_a_created_key_is_printed_once_and_only_its_hash_is_in_the_secret(infd: 
     assert key not in output
     status, line, _ = infd("key", "create", "alice")
     assert (status, line.startswith("alice: ")) == (0, True)
+    status, output, shown = infd("key", "create", "alice", "--secret=keys", "-o", "json")
+    made = json.loads(output)
+    assert (status, shown, made["line"]) == (0, "", f"alice: {hashlib.sha256(made['key'].encode()).hexdigest()}")
+    assert made["secret"]["stringData"] == {"keys": f"{made['line']}\n"}
+    marks = json.loads(infd("key", "marks", "-o", "json", stdin=made["line"])[1])["items"]
+    assert [(one["user"], len(one["mark"])) for one in marks] == [("alice", 16)]
 
 
 @pytest.mark.parametrize("wrong", [("al ice",), ("",), ("a" * 64,), ("alice", "--namespace", "demo")])

@@ -219,8 +219,9 @@ def test_engines_with_known_vulnerabilities_come_first_and_what_is_so_for_both_p
     assert "Because of EnginesUnavailable. Engines are renewed when enough of them are ready" in said[3]
 
 
+@pytest.mark.parametrize("form", ["table", "json"])
 def test_engines_are_renewed_one_resource_after_the_other_until_one_fails(
-    infd: Infd, server: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    form: str, infd: Infd, server: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after: dict[str, list[Conditions]] = {
         "a": [{"Reconciling": ("True", "RollingOut")}, {**NO_ENGINE, "Reconciling": ("True", "RollingOut")}, {}],
@@ -238,14 +239,20 @@ def test_engines_are_renewed_one_resource_after_the_other_until_one_fails(
     monkeypatch.setattr("inference_operator.cli.edit.command.edited", edited)
     monkeypatch.setattr("inference_operator.cli.cluster_command.asyncio.sleep", pause)
     put(server, *(stored(name=name, others=OUTDATED) for name in "abc"))
-    status, output, complaints = infd("renew", "--engines", "--all")
+    status, output, complaints = infd("renew", "--engines", "--all", "-o", form)
     assert (status, edits) == (1, [("a", "infd-renew-engines"), ("b", "infd-renew-engines")])
-    assert "default/a: edited `spec.podTemplate.annotations`.\n" in output
-    assert output.count("all engines are renewed") == 1
-    assert complaints == (
+    failures = (
         "default/b: the edit does not bring new engines: Because of ImagePullFailed.\n"
-        "Not renewed either: engines of default/c.\n"
+        "Not renewed either: engines of default/c."
     )
+    if form == "table":
+        assert "default/a: edited `spec.podTemplate.annotations`.\n" in output
+        assert output.count("all engines are renewed") == 1
+        assert complaints == f"{failures}\n"
+    else:
+        made = [(one["name"], one["edit"], one["changed"]) for one in json.loads(output)["items"]]
+        assert made == [("a", "engines", True), ("b", "engines", True)]
+        assert json.loads(complaints.splitlines()[-1])["error"]["message"] == failures
 
 
 def test_a_rollout_that_goes_on_is_followed_before_anything_is_edited(

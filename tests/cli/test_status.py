@@ -38,14 +38,15 @@ def live(state: str, *pods: Manifest, arrivals: int = 100, streams: tuple[float,
     """A reading of a situation, with pods and the statistics of one router."""
     situation, results, _ = STATES[state]
     raw = inference_deployment(autoscaling={"minReplicas": 0, "maxReplicas": 4})
-    found = resource({**raw, "status": reported(situation, results).status.dump()})
+    created = {**raw["metadata"], "creationTimestamp": (NOW - timedelta(days=3)).isoformat()}
+    raw = {**raw, "metadata": created, "status": reported(situation, results).status.dump()}
     views = [pod_view(one, component=one["metadata"]["labels"]["app.kubernetes.io/component"]) for one in pods]
     ready = [one for one in views if one.component == ENGINE and one.ready]
     busy = {one.uid: EngineActivity(EngineSample("qwen", 12, 3, ()), sessions=0, at=0.0) for one in ready}
     routers = {"pod-r": RouterSample({"10.0.0.1": 15}, queued=4, held=0, arrivals=arrivals)}
     events = (LiveEvent("2026-01-02T03:00:05Z", "ScaledUp", "From 1 to 2 engines: 88 requests at 32 for each engine."),)
     first = Histogram(BOUNDS, tuple(float(one) for one in streams), 0.0)
-    return LiveResource(found, views, Samples(busy, routers), events, first, NOW - timedelta(days=3))
+    return LiveResource(raw, resource(raw), views, Samples(busy, routers), events, first)
 
 
 def engine(name: str, status: Manifest, age: timedelta = timedelta(hours=5)) -> Manifest:

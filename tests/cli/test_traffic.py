@@ -16,9 +16,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.parser import RefusedError
-from inference_operator.cli.status.command import BETWEEN_SECONDS, Reading, readings
+from inference_operator.cli.status.command import Reading, readings
+from inference_operator.cli.status.listing import BETWEEN_SECONDS
 from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table
-from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.telemetry import EngineLoad
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER
@@ -141,8 +141,8 @@ class Emptied:
 
 
 def readings_of(name: str | None, cluster: object) -> AsyncIterator[Reading]:
-    options = argparse.Namespace(name=name, namespace="default", all_namespaces=False)
-    return readings(cast("Any", cluster), options, ENGINES)
+    options = argparse.Namespace(name=name, namespace="default", all_namespaces=False, engines=None)
+    return readings(cast("Any", cluster), options)
 
 
 def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_engines_that_compute_prompts_alone_are_no_engine_that_is_ready(infd: In
 @for_each(STATES)
 def test_a_reason_and_its_cure_are_printed_once_and_no_message_is_lost(state: str) -> None:
     found = resource({**RAW, "status": report_of(state).status.dump()})
-    lines = list(explanation(LiveResource(found)))
+    lines = list(explanation(LiveResource({}, found)))
     cures = [line for line in lines if line.startswith("  What helps")]
     heads = [line.partition(". ")[0].partition(": ")[2] for line in lines if ": " in line and line not in cures]
     assert len(set(cures)) == len(cures)

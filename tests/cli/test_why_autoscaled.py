@@ -20,7 +20,7 @@ DECIDED = {
 def explained(status: Manifest, *events: LiveEvent, **autoscaling: object) -> str:
     raw = inference_deployment(autoscaling={"maxReplicas": 4, **autoscaling})
     raw = {**raw, "status": status}
-    return "\n".join(explanation(LiveResource(resource(raw), events=events)))
+    return "\n".join(explanation(LiveResource(raw, resource(raw), events=events)))
 
 
 def test_it_prints_the_decision_the_target_with_its_bound_and_the_changes() -> None:

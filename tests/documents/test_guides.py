@@ -25,7 +25,7 @@ def test_the_fewest_gpus_of_a_model_are_those_of_infd_fit(row: list[str], capsys
     model, _, *shown = row
     gpus = [f"--gpu={kind}:8" for kind in KINDS]
     with pytest.raises(SystemExit):
-        main(["fit", model, "--context=8192", "--profile=Smallest", "--output=json", *gpus])
+        main(["fit", model, "--max-model-len=8192", "--profile=Smallest", "--output=json", *gpus])
     found = {one["gpu"]: one["gpusPerReplica"] for one in json.loads(capsys.readouterr().out)["items"]}
     assert [found[kind] for kind in KINDS.values()] == list(map(int, shown))
 

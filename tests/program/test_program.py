@@ -93,4 +93,4 @@ def test_libraries_of_jobs_are_those_that_their_modules_import(jobs: Path) -> No
 
 def test_an_import_for_types_only_is_no_import() -> None:
     assert f"{PACKAGE}.engines.registry" not in imported([f"{PACKAGE}.cli.job.main", f"{PACKAGE}.cli.job.inspect"])
-    assert f"{PACKAGE}.engines.registry" in imported([f"{PACKAGE}.cli.execution"])
+    assert f"{PACKAGE}.engines.registry" in imported([f"{PACKAGE}.cli.live_resource"])

@@ -4,12 +4,12 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
 
 from inference_operator.api.adapters import MAX_ADAPTERS, MAX_NAME
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.container import BY_NAME, list_map
 from inference_operator.api.hardware import Device
+from inference_operator.api.json_names import json_name
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import Manifest
 
@@ -18,16 +18,6 @@ NEVER_OBSERVED = -1
 
 MAX_EXTERNAL_URLS = 16
 MAX_ROLES = 16
-
-
-def json_name(name: str) -> str:
-    """The JSON name of a field, with units as they are written.
-
-    Examples:
-        >>> json_name("kv_cache_gib")
-        'kvCacheGiB'
-    """
-    return to_camel(name).replace("Gib", "GiB").replace("Urls", "URLs")
 
 
 class _StatusModel(BaseModel):

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from inference_operator.cli.operator_settings import INSTEAD, SELECTOR, FoundSettings, settings_of
-from inference_operator.cli.options import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE
+from inference_operator.cli.options import DEFAULT_NAMESPACE
 from inference_operator.cli.parser import (
     EXIT_FORBIDDEN,
     EXIT_NO_SERVER,
@@ -32,8 +31,7 @@ from inference_operator.controller.cluster import (
 )
 from inference_operator.kube.client import Api, connect, context_namespace
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, Kind, Manifest, Ref
-from inference_operator.settings import Settings
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Kind, Manifest, Ref
 
 _Result = TypeVar("_Result")
 POLL_SECONDS = 1.0
@@ -185,29 +183,6 @@ async def _next_look(cluster: Cluster, ref: Ref, live: Manifest) -> Manifest | N
         raise
     except ClusterError:
         return live
-
-
-async def found_settings(cluster: KubeCluster, namespace: str) -> FoundSettings:
-    """The settings of the operator that serves a namespace. Variables of the command's own environment replace them."""
-    found = await operators(cluster)
-    if found is None:
-        right = f"get the Deployment `inference-operator` in `{SYSTEM_NAMESPACE}`"
-        return FoundSettings(
-            Settings(), (f"You have no right to {right}, which has the operator's settings. {INSTEAD}",)
-        )
-    return settings_of(found, namespace)
-
-
-async def operators(cluster: KubeCluster) -> Sequence[Manifest] | None:
-    """The Deployments of all operators, or of the one in its usual place; None without the right to read it."""
-    try:
-        return await list_objects(cluster, DEPLOYMENT, labels=SELECTOR)
-    except ForbiddenError:
-        try:
-            own = await cluster.get(Ref(DEPLOYMENT, SYSTEM_NAMESPACE, "inference-operator"))
-        except ForbiddenError:
-            return None
-        return [own] if own else []
 
 
 YES = frozenset({"y", "yes"})

@@ -139,6 +139,6 @@ def _environment() -> dict[str, str]:
     }
 
 
-def print_script(options: argparse.Namespace, _: object) -> int:
+def print_script(options: argparse.Namespace) -> int:
     print(shellcode(["infd"], shell=options.shell), end="")
     return 0

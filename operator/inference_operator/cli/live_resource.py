@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.cluster_command import list_objects
@@ -21,7 +20,7 @@ from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.pod import PodView, pod_view
-from inference_operator.views.raw import mapping, timestamp
+from inference_operator.views.raw import mapping
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
 from inference_operator.views.samples import combined_samples as combined
 from inference_operator.views.untrusted_text import one_line
@@ -43,13 +42,13 @@ class LiveEvent:
 
 @dataclass(frozen=True, slots=True)
 class LiveResource:
+    live: Manifest
     found: Resource
     pods: Sequence[PodView] = ()
     samples: Samples = field(default_factory=Samples)
     events: Sequence[LiveEvent] = ()
     first_byte: Histogram | None = None
     """Seconds to the first byte of streams since the start of the routers; None if no router told."""
-    created: datetime | None = None
     loads: Mapping[str, EngineLoad] = field(default_factory=dict)
     """How busy the engines are that tell, by the uid of their pods."""
     is_forbidden: bool = False
@@ -90,11 +89,10 @@ async def live_resource(cluster: KubeCluster, live: Manifest, engines: EngineReg
 
     events, gateways, _ = await asyncio.gather(read_events(), _gateways(cluster, namespace), read_pods())
     routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
-    created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
     shown = [(pod, pages[pod.uid]) for pod in pods if is_role(pod.component) and pages.get(pod.uid)]
     loads = {pod.uid: load for pod, (page, *_) in shown if (load := programs.of(pod).load(page)) is not None}
     samples, first = _samples(pods, pages, programs), _first_bytes(routers)
-    return LiveResource(found, pods, samples, events, first, created, loads, is_forbidden, gateways)
+    return LiveResource(live, found, pods, samples, events, first, loads, is_forbidden, gateways)
 
 
 async def _gateways(cluster: KubeCluster, namespace: str) -> list[str]:

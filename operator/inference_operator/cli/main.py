@@ -138,7 +138,14 @@ def main(arguments: Sequence[str] | None = None, engines: object = None, **optio
     words = sys.argv[1:] if arguments is None else arguments
 
     def run() -> int:
-        given = argparse.Namespace(**{**vars(parser(words).parse_args(words)), **options})
-        return int(named("execution:execute")(given, engines))
+        given = argparse.Namespace(**{**vars(parser(words).parse_args(words)), "engines": engines, **options})
+        try:
+            if "kubeconfig" in given and "namespace" in given and given.namespace is None:
+                given.namespace = named("cluster_command:namespace_of_context")(given)
+            return int(named(given.run)(given))
+        except ValueError as error:
+            if lines := named("operator_settings:errors_of")(error):
+                raise UsageError("\n".join(lines)) from error
+            raise
 
     run_command(run, words)

@@ -10,7 +10,7 @@ from inference_operator import __version__
 from inference_operator.cli.options import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.roles.pinned_plan import PinnedPlan
-from inference_operator.settings import PREFIX, Settings
+from inference_operator.settings import PREFIX, Settings, setting_errors
 from inference_operator.views.node import NodeView
 from inference_operator.views.raw import mapping, objects
 
@@ -85,6 +85,11 @@ def _settings(deployment: Manifest) -> FoundSettings:
         return FoundSettings(Settings(**values), tuple(notes))  # type: ignore[arg-type]  # as texts, parsed by pydantic
     except ValidationError:
         return FoundSettings(Settings(), (*notes, f"The operator's settings are of another release. {INSTEAD}"))
+
+
+def errors_of(error: ValueError) -> list[str]:
+    """What is wrong with the settings in the environment; nothing for another error."""
+    return setting_errors(error) if isinstance(error, ValidationError) else []
 
 
 @dataclass(frozen=True, slots=True)

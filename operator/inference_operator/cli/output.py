@@ -1,15 +1,18 @@
 """Output formats of `infd`: tables for people, JSON and YAML for programs, and YAML documents for `kubectl apply`."""
 
+import argparse
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass
 from itertools import zip_longest
 from typing import Any, TypeVar
 
 import yaml
 
-from inference_operator.api.status import json_name
-from inference_operator.cli.parser import harmless
+from inference_operator.api.json_names import json_name
+from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 
 _Shown = TypeVar("_Shown")
@@ -67,12 +70,24 @@ def dumped(shown: object, form: str) -> str:
     """
     found = document(shown)
     if form == "name":
-        return "\n".join(f"{NAME}{one['name']}" for one in (found if isinstance(found, list) else [found]))
+        return "\n".join(
+            dict.fromkeys(f"{NAME}{one['name']}" for one in (found if isinstance(found, list) else [found]))
+        )
     return manifest_text({"items": found} if isinstance(found, list) else found, form)
 
 
 TABLES = ("table", "wide")
 """Formats for people; the others are for programs."""
+
+
+def can_watch(options: argparse.Namespace) -> None:
+    if options.watch and (options.output not in TABLES or not sys.stdout.isatty()):
+        raise UsageError("--watch needs a terminal, and a table as output.")
+
+
+def progress_aside(form: str) -> AbstractContextManager[object]:
+    """What a command prints on its way; to standard error, where standard output is for programs."""
+    return nullcontext() if form in TABLES else redirect_stdout(sys.stderr)
 
 
 def print_found(found: object, form: str, lines: Iterable[str]) -> None:

@@ -2,10 +2,14 @@
 
 import asyncio
 import os
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,15 +24,36 @@ from aiohttp import (
     ClientWebSocketResponse,
     WSServerHandshakeError,
 )
-from kubernetes.aio.client.api_client import ApiClient
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
 from yaml import YAMLError
 
 from inference_operator.controller import cluster
 from inference_operator.kube.clock import Clock
 from inference_operator.kube.proxy import environment_proxy, in_cluster
 from inference_operator.manifest import Kind, Manifest
+
+
+@contextmanager
+def _without_other_halves(*packages: str) -> Iterator[None]:
+    """Let imports pass packages whose own `__init__` imports all of the client: a sixth of the time of `infd list`."""
+    passed = [name for name in packages if name not in sys.modules]
+    for name in passed:
+        spec = find_spec(name)
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__path__ = (spec and spec.submodule_search_locations) or []
+    yield
+    for name in passed:
+        del sys.modules[name]
+
+
+with _without_other_halves("kubernetes", "kubernetes.aio"):
+    from kubernetes.aio.client.api_client import ApiClient
+    from kubernetes.aio.client.configuration import Configuration
+    from kubernetes.aio.config import (
+        ConfigException,
+        list_kube_config_contexts,
+        load_incluster_config,
+        load_kube_config,
+    )
 
 REQUEST_TIMEOUT_SECONDS = 30
 """The timeout of a read, which changes nothing and may be long."""

@@ -15,13 +15,12 @@ from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
 from inference_operator.cli.output import Columns, document, dumped, shown
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
 from inference_operator.sentences import counted
 
 
-def run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
     if not options.yes and not sys.stdin.isatty():
         raise UsageError("It loads a live service. Add --yes, because there is no terminal to ask at.")
 

@@ -51,6 +51,7 @@ def _add_prefetch(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         "infd cache prefetch hf://Qwen/Qwen3-8B --claim models",
         "infd cache prefetch hf://meta-llama/Llama-3.1-8B-Instruct --claim models --token-secret hf-token",
     )
+    add_output(command)
     command.set_defaults(run="cache.command:prefetch")
 
 

@@ -9,14 +9,14 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.cli.cache import jobs
-from inference_operator.cli.cache.contents import OnClaim, models_on_claims
+from inference_operator.cli.cache.contents import COMPLETE, OnClaim, models_on_claims
 from inference_operator.cli.cache.jobs import Ended
 from inference_operator.cli.cluster_command import ClusterCommand, list_objects
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.options import token_reference
-from inference_operator.cli.output import Columns, print_found, table_of
+from inference_operator.cli.output import Columns, print_found, progress_aside, table_of
 from inference_operator.cli.parser import EXIT_NOT_FOUND, RefusedError, UsageError, harmless
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.registry import ENGINES
 from inference_operator.jobs.download import Download
 from inference_operator.jobs.download_result import Downloaded, parsed_download
 from inference_operator.jobs.placement import WritableClaim
@@ -35,7 +35,7 @@ from inference_operator.views.raw import mapping
 INTERRUPTED = "Interrupted. The Job goes on; the same command follows it again."
 
 
-def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
+def list_models(options: argparse.Namespace) -> int:
     namespace = None if options.all_namespaces else options.namespace
 
     async def work(cluster: KubeCluster) -> list[OnClaim]:
@@ -74,9 +74,8 @@ def _gib(size_bytes: int) -> str:
     return f"{size_bytes / GIB:.2f} GiB"
 
 
-def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    inputs = _download(options, engines)
-
+def prefetch(options: argparse.Namespace) -> int:
+    inputs = _download(options)
     command = ClusterCommand(options)
 
     async def work(cluster: KubeCluster) -> tuple[Ref, Ended, Downloaded | Failure | None]:
@@ -91,15 +90,18 @@ def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
             await jobs.delete(cluster, ref)
         return ref, ended, result
 
-    ref, ended, result = command.run(work)
+    with progress_aside(options.output):
+        ref, ended, result = command.run(work)
     if ended.succeeded and isinstance(result, Downloaded):
-        print(f"{options.source} is complete on the claim {options.claim}: {_gib(result.size_bytes)}, {result.commit}.")
+        found = OnClaim(options.namespace, options.claim, options.source, result.commit, result.size_bytes, COMPLETE)
+        line = f"{options.source} is complete on the claim {options.claim}: {_gib(result.size_bytes)}, {result.commit}."
+        print_found(found, options.output, [line])
         return 0
     why = result.message if isinstance(result, Failure) else ended.message or "it ended without a result."
     raise RefusedError(f"Job {ref.name}: {why}")
 
 
-def _download(options: argparse.Namespace, engines: EngineRegistry) -> Download:
+def _download(options: argparse.Namespace) -> Download:
     """The download that the operator would request for a resource with this model and claim."""
     source = model_source(options.source)
     if not isinstance(source, DOWNLOADED):
@@ -122,6 +124,7 @@ def _download(options: argparse.Namespace, engines: EngineRegistry) -> Download:
         raise UsageError(spec.message)
     settings = _settings(options)
     effective = effective_spec(spec, settings.engine_defaults, settings.router_defaults)
+    engines = options.engines or ENGINES
     access = engines[engines.default].access(effective.engine, effective.model)
     owner = Owner(Key(options.namespace, COMMAND), UNKNOWN_UID)
     shared = SharedContext(effective=effective, source=source, access=access, owner=owner, settings=settings)
@@ -141,7 +144,8 @@ async def _claim_node(cluster: KubeCluster, namespace: str, name: str) -> str:
     return jobs.claim_node(name, modes, await list_objects(cluster, POD, namespace))
 
 
-def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def prune(options: argparse.Namespace) -> int:
+    engines = options.engines or ENGINES
     settings, access = _settings(options), engines[engines.default].access(EngineSpec())
 
     command = ClusterCommand(options)

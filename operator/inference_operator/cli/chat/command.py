@@ -28,16 +28,15 @@ from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.options import STDIN, file_text
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import MODEL_GATEWAY, Manifest, Ref
 
 
-def run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
     return _run(options, INFERENCE_DEPLOYMENT_API, cannot_answer)
 
 
-def run_at_gateway(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run_at_gateway(options: argparse.Namespace) -> int:
     return _run(options, MODEL_GATEWAY_API, no_pod_answers)
 
 

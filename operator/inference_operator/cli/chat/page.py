@@ -21,7 +21,6 @@ from inference_operator.cli.chat.command import ChatSession, ChatWaits, cannot_a
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest, Ref
 
@@ -56,7 +55,7 @@ class ChatRequest(BaseModel):
     turns: list[tuple[str, str]] = Field(default=[], strict=False)
 
 
-def run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
     async def work(cluster: KubeCluster, live: Manifest) -> int:
         found = resource(live)
         if problem := cannot_answer(found):

@@ -18,7 +18,7 @@ from inference_operator.cli.doctor.reading import ClusterReader
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError
 from inference_operator.cli.status.screen import BAD, DIM, GOOD, show
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 
 SYMBOLS = {Health.GOOD: "✔", Health.NOTE: "!", Health.BAD: "✖", Health.UNKNOWN: ""}
@@ -26,7 +26,8 @@ WORDS = {Health.GOOD: "ok", Health.NOTE: "note", Health.BAD: "BAD", Health.UNKNO
 STYLES = {Health.GOOD: GOOD, Health.NOTE: "yellow", Health.BAD: BAD, Health.UNKNOWN: DIM}
 
 
-def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
+    engines = options.engines or ENGINES
     if not options.hub.startswith(("http://", "https://")):
         raise UsageError("--hub: write a URL, such as `https://huggingface.co`.")
 

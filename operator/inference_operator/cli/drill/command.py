@@ -22,7 +22,7 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.cli.chat.client import served_model, service_key, targets
 from inference_operator.cli.chat.command import cannot_answer
-from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, operators
+from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
 from inference_operator.cli.drill import DRILLED, RATE
 from inference_operator.cli.drill.faults import DrilledService, NotHealedError, ObstacleError, Pods, obstacle
 from inference_operator.cli.drill.load import Connectors, LoadPhase, NumberedLoad, tcp
@@ -42,8 +42,8 @@ from inference_operator.cli.operator_settings import operator_of
 from inference_operator.cli.options import SYSTEM_NAMESPACE, file_text
 from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError, harmless
+from inference_operator.cli.plan.cluster import operators
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import PodPort, PortForward
 from inference_operator.kube.proxy import in_cluster
@@ -69,7 +69,7 @@ INDENT = " " * 6
 WIDTH = 120
 
 
-def run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
     if options.judge:
         return _print_report(report_of(file_text(options.judge)), options.output)
     if not options.yes and not sys.stdin.isatty():

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from inference_operator.api.status import json_name
+from inference_operator.api.json_names import json_name
 from inference_operator.cli.bench.levels import quantile
 from inference_operator.cli.drill.promises import CheckedAnswer, Fault, Limits, Loss, beyond, longest_gap
 from inference_operator.cli.output import document, table

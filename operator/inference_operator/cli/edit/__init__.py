@@ -2,7 +2,7 @@
 
 import argparse
 
-from inference_operator.cli.options import add_connection, add_timeout
+from inference_operator.cli.options import add_connection, add_output, add_timeout
 from inference_operator.cli.parser import examples
 
 LIMIT_SECONDS = {
@@ -31,6 +31,7 @@ def add_waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="name of the InferenceDeployment")
     add_connection(parser)
     add_timeout(parser, TIMEOUT_SECONDS, "give up when nothing changes for this time")
+    add_output(parser, "name")
 
 
 def add_resume(resume: argparse.ArgumentParser) -> None:
@@ -63,6 +64,7 @@ def add_restart(restart: argparse.ArgumentParser) -> None:
     add_connection(restart)
     restart.add_argument("--no-wait", action="store_true", help="do not wait until all are new")
     add_timeout(restart, LIMIT_SECONDS["engines"], "give up when nothing changes for this time")
+    add_output(restart, "name")
     restart.set_defaults(run="edit.command:run", edit="restart")
 
 
@@ -89,4 +91,5 @@ def add_renew(renew: argparse.ArgumentParser) -> None:
     limits = " and ".join(f"{seconds} for {name}" for name, seconds in LIMIT_SECONDS.items())
     words = f"give up when nothing changes for this time; default {limits}"
     renew.add_argument("--timeout", type=int, metavar="SECONDS", help=words)
+    add_output(renew, "name")
     renew.set_defaults(run="edit.command:run", edit="renew")

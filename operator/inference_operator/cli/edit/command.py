@@ -1,16 +1,15 @@
 """`infd pause`, `resume`, `restart` and `renew`: edits of resources, one after the other, each with its wait."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_operator.cli.cluster_command import ClusterCommand, Step, none_of, resources, wait_until
 from inference_operator.cli.edit.edits import EDITS, PARTS, Edit, Steps, is_paused
 from inference_operator.cli.managed_fields import applied_edit
-from inference_operator.cli.parser import RefusedError, harmless
+from inference_operator.cli.output import TABLES, dumped, progress_aside
+from inference_operator.cli.parser import RefusedError
 from inference_operator.controller.cluster import ConflictError, ForbiddenError, RejectedError
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 
@@ -19,16 +18,34 @@ class NotEditedError(RefusedError):
     """A resource is left as it is. That says nothing about others."""
 
 
-def run(options: argparse.Namespace, _: EngineRegistry) -> int:
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What became of an edit of a resource."""
+
+    namespace: str
+    name: str
+    edit: str
+    changed: bool
+    message: str
+
+
+def run(options: argparse.Namespace) -> int:
     edits = [edit for part, edit in EDITS[options.edit].items() if getattr(options, "part", None) in (None, part)]
     unsure = f"Interrupted. Perhaps nothing has changed: `infd status {options.name}` shows it."
     command = ClusterCommand(options, interrupted=edits[0].interrupted or unsure)
+    made: list[Made] = []
 
-    async def work(cluster: KubeCluster) -> int:
+    async def work(cluster: KubeCluster) -> str:
         tasks = [(ref, edit) for ref in await _chosen(cluster, options) for edit in edits]
-        return await _Editor(command, options, cluster).make(tasks)
+        return await _Editor(command, options, cluster, made).make(tasks)
 
-    return command.run(work)
+    with progress_aside(options.output):
+        refused = command.run(work)
+    if options.output not in TABLES:
+        print(dumped(made, options.output))
+    if refused:
+        raise RefusedError(refused)
+    return 0
 
 
 async def _chosen(cluster: KubeCluster, options: argparse.Namespace) -> Sequence[Ref]:
@@ -44,47 +61,54 @@ async def _chosen(cluster: KubeCluster, options: argparse.Namespace) -> Sequence
     return [Ref.of(live) for live in sorted(found, key=order)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Editor:
     command: ClusterCommand
     options: argparse.Namespace
     cluster: KubeCluster
+    made: list[Made]
+    changed: bool = False
 
-    async def make(self, tasks: Sequence[tuple[Ref, Edit]]) -> int:
-        """Make one edit after the other. After a rollout that failed none is begun: it could fail likewise."""
-        status, said = 0, ""
+    async def make(self, tasks: Sequence[tuple[Ref, Edit]]) -> str:
+        """Make one edit after the other, and return why some failed; empty if none did.
+
+        After a rollout that failed none is begun: it could fail likewise.
+        """
+        failures: dict[str, None] = {}  # a resource that is paused or gone is so for both parts
         for number, (ref, edit) in enumerate(tasks):
+            self.changed, failed = False, False
             try:
-                await self._make(ref, edit)
+                message = await self._make(ref, edit)
+                print(f"{_shown(ref)}: {message}", flush=True)
             except RefusedError as error:
-                status, message = error.status, f"{_shown(ref)}: {error}"
-                if message != said:  # a resource that is paused or gone is so for both parts
-                    print(harmless(message), file=sys.stderr)
-                said = message
-                if not isinstance(error, NotEditedError):
-                    if left := ", ".join(f"{edit.what} of {_shown(ref)}" for ref, edit in tasks[number + 1 :]):
-                        print(f"Not renewed either: {left}.", file=sys.stderr)
-                    break
-        return status
+                message, failed = str(error), not isinstance(error, NotEditedError)
+                failures[f"{_shown(ref)}: {message}"] = None
+            self.made.append(Made(ref.namespace, ref.name, edit.what, self.changed, message))
+            if failed:
+                left = ", ".join(f"{edit.what} of {_shown(ref)}" for ref, edit in tasks[number + 1 :])
+                failures |= {f"Not renewed either: {left}.": None} if left else {}
+                break
+        return "\n".join(failures)
 
-    async def _make(self, ref: Ref, edit: Edit) -> None:
+    async def _make(self, ref: Ref, edit: Edit) -> str:
+        """What was done; raises `RefusedError` where that failed."""
         live = await self._awaited(ref, edit, edit.first)
         if why := edit.needless(live):
-            print(f"{_shown(ref)}: {why}")
-            return
+            return why
         if why := edit.forbids(live):
             raise NotEditedError(why)
         made = await edited(self.cluster, applied_edit(live, edit.spec(live)), edit.field_manager)
+        self.changed = True
         if edit.forced and is_paused(made):
             await edited(self.cluster, applied_edit(made, edit.forced), edit.field_manager)
         if not edit.interrupted:
             self.command.interrupted = "Interrupted. The edit is made."
+        if "no_wait" in self.options and self.options.no_wait:
+            return edit.begun
         if edit.begun:
             print(f"{_shown(ref)}: {edit.begun}", flush=True)
-        if "no_wait" in self.options and self.options.no_wait:
-            return
         await self._awaited(ref, edit, edit.steps)
-        print(f"{_shown(ref)}: {edit.done}")
+        return edit.done
 
     async def _awaited(self, ref: Ref, edit: Edit, steps: Steps) -> Manifest:
         step = steps()

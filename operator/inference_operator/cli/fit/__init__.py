@@ -24,7 +24,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     add_gpus(fit)
     kinds = [str(kind) for kind in EngineKind if kind is not EngineKind.AUTO]
     fit.add_argument("--engine", choices=kinds, default="", help="kind of the engine; default: VLLM")
-    fit.add_argument("--context", _flag("max_model_len"), type=WHOLE, help="maximum context length in tokens")
+    fit.add_argument(_flag("max_model_len"), dest="context", type=WHOLE, help="maximum context length in tokens")
     fit.add_argument("--concurrency", type=WHOLE, help="concurrent requests of 2,048 tokens to plan for")
     profiles = [str(profile) for profile in EngineProfile]
     fit.add_argument("--profile", choices=profiles, default=profiles[0], help="as in spec.engine.profile")

@@ -122,9 +122,10 @@ def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
     yield from table([HEAD, *(_row(one) for one in answers)])
     if any(one.budget for one in answers):
         yield UNITS
+    said = [one for one in answers if len(answers) == 1 or not one.fits or one.unaccounted]
+    for reason in dict.fromkeys(one.reason for one in said):
+        yield f"{', '.join(one.gpu for one in said if one.reason == reason)}: {reason}"
     for one in answers:
-        if len(answers) == 1 or not one.fits or one.unaccounted:
-            yield f"{one.gpu}: {one.reason}"
         if one.plan and one.plan.runner_up and (len(answers) == 1 or verbose):
             yield f"{one.gpu}: runner-up: {one.plan.runner_up}"
     yield from _sibling_lines(answers)

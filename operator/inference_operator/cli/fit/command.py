@@ -21,7 +21,7 @@ from inference_operator.cli.options import file_text
 from inference_operator.cli.output import print_found
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.registry import ENGINES
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.jobs.inspection_result import parsed_result
 from inference_operator.jobs.result import Failure
@@ -51,8 +51,9 @@ NVLINK_FROM_GIB, NVLINK_40GB = 70, (38, 41)
 """GPUs of these sizes mostly have NVLink: A100-40GB, and all with 80 GB or more."""
 
 
-def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print whether and how the model fits; 1 if it fits nowhere, or if no GPUs carry the rate."""
+    engines = options.engines or ENGINES
     engine = engines[options.engine or engines.default]
     if (options.nodes or 1) > 1 and not engine.runs_over_nodes:
         raise UsageError(f"--nodes: {options.engine} runs on one node. Remove it, or use `--engine VLLM`.")

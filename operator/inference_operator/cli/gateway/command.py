@@ -10,7 +10,6 @@ from inference_operator.cli.cluster_command import ClusterCommand, list_objects,
 from inference_operator.cli.output import Columns, print_found, table, table_of
 from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.controller.cluster import ForbiddenError, NotFoundError
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.gateway.names import holder_of, listed
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CONFIG_MAP, MODEL_GATEWAY, Key, Manifest, Ref
@@ -21,7 +20,7 @@ from inference_operator.views.raw import mapping
 Gateway = Resource[ModelGatewaySpec, ModelGatewayStatus]
 
 
-def list_gateways(options: argparse.Namespace, _: EngineRegistry) -> int:
+def list_gateways(options: argparse.Namespace) -> int:
     async def read(cluster: KubeCluster) -> list[Gateway]:
         namespace = None if options.all_namespaces else options.namespace
         return await gateways_of(cluster, namespace)
@@ -52,7 +51,7 @@ COLUMNS: Columns[Gateway] = {
 }
 
 
-def show(options: argparse.Namespace, _: EngineRegistry) -> int:
+def show(options: argparse.Namespace) -> int:
     async def read(cluster: KubeCluster, live: Manifest) -> tuple[Gateway, Mapping[str, str]]:
         return MODEL_GATEWAY_API.parse(live), await values_of(cluster, options.namespace, options.name)
 

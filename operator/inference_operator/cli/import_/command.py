@@ -20,7 +20,6 @@ from inference_operator.cli.import_.readers import (
 )
 from inference_operator.cli.output import manifests_text
 from inference_operator.cli.parser import EXIT_NOT_FOUND, EXIT_REFUSED, UsageError, harmless
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import DEPLOYMENT, Kind, Manifest, Ref
 from inference_operator.models.source import model_source
@@ -68,7 +67,7 @@ KINDS: Mapping[str, Sequence[Kind]] = {
 }
 
 
-def run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
     if bool(options.object) == bool(options.filename):
         raise UsageError("Write either KIND/NAME or -f FILE.")
     found = read_objects(options.filename) if options.filename else [_of_cluster(options)]

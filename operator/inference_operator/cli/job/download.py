@@ -21,7 +21,7 @@ from inference_operator.models.checkpoint import gguf_parts
 from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source, stored_name
 
 
-def run(options: argparse.Namespace, _: object) -> int:
+def run(options: argparse.Namespace) -> int:
     result, text = _adapter(options) if options.adapter else _model(options)
     if options.to:
         options.to.write_text(text, encoding="utf-8")
@@ -89,7 +89,7 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def run_prune(options: argparse.Namespace, _: object) -> int:
+def run_prune(options: argparse.Namespace) -> int:
     adapters = tuple(parsed_adapter_use(text) for text in options.keep_adapter) if options.adapters else None
     uses = Uses(tuple(parsed_use(text) for text in options.keep), frozenset(options.keep_kernels), adapters)
     report = prune(options.cache, uses, now=time.time(), dry_run=options.dry_run)

@@ -31,7 +31,7 @@ class _TimeIsUpError(Exception):
     """The time limit has passed."""
 
 
-def run(options: argparse.Namespace, _: object) -> int:
+def run(options: argparse.Namespace) -> int:
     inspection = _inspection(options)  # imports are before the time limit: the hub's client reports an interrupted one
     try:
         with _alarm(options.time_limit):

@@ -19,4 +19,4 @@ def main() -> None:
 
 def _run(words: Sequence[str]) -> int:
     options = parser(words, COMMANDS, DESCRIPTION, apart=()).parse_args(words)
-    return int(named(options.run)(options, None))
+    return int(named(options.run)(options))

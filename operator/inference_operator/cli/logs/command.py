@@ -15,7 +15,7 @@ from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import known_end, unknown_end
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
@@ -155,7 +155,8 @@ def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
             yield Container(name, container, has_run, source, has_failed, has_been_ready(pod), component_of(pod))
 
 
-def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
+    engines = options.engines or ENGINES
     if options.follow and options.output != "table":
         raise UsageError("--follow prints lines as they come: leave out --output.")
 

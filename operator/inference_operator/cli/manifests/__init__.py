@@ -47,7 +47,8 @@ def add_key(key: argparse.ArgumentParser) -> None:
         "create",
         help="make a new API key",
         description="Make a new API key. Standard output gets the line for the Secret, or with --secret the whole"
-        " Secret as YAML; the key itself is printed to standard error, once.",
+        " Secret as YAML; the key itself is printed to standard error, once. With --output for programs, the key and"
+        " the line are in one object.",
     )
     made.epilog = examples(
         "infd key create alice >> keys", "infd key create alice --secret api-keys -n team-a > secret.yaml"
@@ -55,6 +56,7 @@ def add_key(key: argparse.ArgumentParser) -> None:
     made.add_argument("user", metavar="USER", help="name of the user, for logs and metrics")
     made.add_argument("--secret", metavar="NAME", help="print a Secret with this name instead of the line alone")
     made.add_argument("--namespace", "-n", metavar="NAME", help="namespace of the Secret")
+    add_output(made)
     made.set_defaults(run="manifests.command:create_key")
     marks = commands.add_parser(
         "marks",
@@ -62,6 +64,7 @@ def add_key(key: argparse.ArgumentParser) -> None:
         description="Read a keys file from standard input, and print the mark of each user in the metrics of routers.",
     )
     marks.epilog = examples("infd key marks < keys")
+    add_output(marks)
     marks.set_defaults(run="manifests.command:print_marks")
 
 

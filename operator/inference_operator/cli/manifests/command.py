@@ -16,20 +16,22 @@ from inference_operator.api.crd import crd
 from inference_operator.api.editor_schema import editor_schema
 from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.api.router_keys import KEYS_FILE
-from inference_operator.cli.output import dump, manifest_text, print_found, schema_text, table
+from inference_operator.cli.output import TABLES, dump, dumped, manifest_text, print_found, schema_text, table
 from inference_operator.cli.parser import EXIT_NOT_FOUND, UsageError
 from inference_operator.controller.resource_kind import KINDS
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.registry import ENGINES
+from inference_operator.manifest import Manifest
 from inference_operator.router.keys import MARK_LETTERS
 
 
-def print_crd(options: argparse.Namespace, _engines: EngineRegistry) -> int:
+def print_crd(options: argparse.Namespace) -> int:
     crds = (schema_text(crd(kind.api)) for kind in KINDS)
     print(json.dumps(editor_schema(), indent=1) + "\n" if options.json_schema else "".join(crds), end="")
     return 0
 
 
-def print_policies(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def print_policies(options: argparse.Namespace) -> int:
+    engines = options.engines or ENGINES
     if options.owner:
         found = administrator_policy(PolicyScope(options.namespace, options.name))
     elif options.operator:
@@ -56,7 +58,7 @@ KEY_BYTES = 32
 _USER = re.compile("[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
-def create_key(options: argparse.Namespace, _engines: EngineRegistry) -> int:
+def create_key(options: argparse.Namespace) -> int:
     """Print the line of a new key, or its Secret. Only the hash is in them, so the key itself is printed, once."""
     if not _USER.fullmatch(options.user):
         raise UsageError(
@@ -67,7 +69,11 @@ def create_key(options: argparse.Namespace, _engines: EngineRegistry) -> int:
         raise UsageError("--namespace needs --secret")
     key = PREFIX + secrets.token_urlsafe(KEY_BYTES)
     line = key_line(options.user, key)
-    print(_secret(options.secret, options.namespace, line) if options.secret else line)
+    if options.output not in TABLES:
+        secret = {"secret": _secret(options.secret, options.namespace, line)} if options.secret else {}
+        print(dumped({"user": options.user, "key": key, "line": line, **secret}, options.output))
+        return 0
+    print(manifest_text(_secret(options.secret, options.namespace, line), "yaml") if options.secret else line)
     print(f"The API key of {options.user}, which is not shown again:\n{key}", file=sys.stderr)
     return 0
 
@@ -76,24 +82,25 @@ def key_line(user: str, key: str) -> str:
     return f"{user}: {hashlib.sha256(key.encode()).hexdigest()}"
 
 
-def print_marks(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
+def print_marks(options: argparse.Namespace) -> int:
     lines = (
         re.fullmatch(rf"\s*({_USER.pattern})\s*:\s*([0-9A-Fa-f]{{64}})(\s*priority=(High|Low))?\s*", line)
         for line in sys.stdin
     )
     keys = [(line[1], line[2].lower()) for line in lines if line]
-    for user in dict(keys):
-        print(hashlib.sha256(f"{keys[0][1]}:{user}".encode()).hexdigest()[:MARK_LETTERS], user)
+    marks = {user: hashlib.sha256(f"{keys[0][1]}:{user}".encode()).hexdigest()[:MARK_LETTERS] for user in dict(keys)}
+    lines = (f"{mark} {user}" for user, mark in marks.items())
+    print_found([{"user": user, "mark": mark} for user, mark in marks.items()], options.output, lines)
     return 0
 
 
-def _secret(name: str, namespace: str | None, line: str) -> str:
+def _secret(name: str, namespace: str | None, line: str) -> Manifest:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {KEYS_FILE: line + "\n"}}
-    return manifest_text(secret, "yaml")
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {KEYS_FILE: line + "\n"}}
 
 
-def print_rules(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def print_rules(options: argparse.Namespace) -> int:
+    engines = options.engines or ENGINES
     word = options.word.lower().replace("_", "-")
     rules = [rule for rule in engines[options.engine].option_rules if word in rule.name.lower().replace("_", "-")]
     if not rules:

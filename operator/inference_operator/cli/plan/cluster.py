@@ -3,17 +3,18 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from inference_operator.cli.cluster_command import ClusterCommand, list_objects, operators
+from inference_operator.cli.cluster_command import ClusterCommand, list_objects
 from inference_operator.cli.files import stored
 from inference_operator.cli.managed_fields import applier
-from inference_operator.cli.operator_settings import LiveState
+from inference_operator.cli.operator_settings import INSTEAD, SELECTOR, FoundSettings, LiveState, settings_of
+from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, RejectedError
 from inference_operator.kube.client import APPLY, MERGE
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import CONFIG_MAP, INFERENCE_DEPLOYMENT, NODE, Kind, Manifest, Ref
+from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, Kind, Manifest, Ref
 from inference_operator.objects.names import (
     COMPONENT_LABEL,
     INSPECTION,
@@ -24,6 +25,7 @@ from inference_operator.objects.names import (
 )
 from inference_operator.planning.gpu_offers import has_gpus
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
+from inference_operator.settings import Settings
 from inference_operator.views.node import node_view
 from inference_operator.views.raw import annotations, mapping
 from inference_operator.views.workload import WORKLOAD_KINDS, newest_first
@@ -138,3 +140,26 @@ def _content(resource: Manifest) -> Manifest:
     kept = {name: {key: value for key, value in part.items() if key != LAST_APPLIED} for name, part in kept.items()}
     spec = stored(resource.get("spec"))
     return {"metadata": kept, "spec": spec if isinstance(spec, dict) else {}}
+
+
+async def found_settings(cluster: KubeCluster, namespace: str) -> FoundSettings:
+    """The settings of the operator that serves a namespace. Variables of the command's own environment replace them."""
+    found = await operators(cluster)
+    if found is None:
+        right = f"get the Deployment `inference-operator` in `{SYSTEM_NAMESPACE}`"
+        return FoundSettings(
+            Settings(), (f"You have no right to {right}, which has the operator's settings. {INSTEAD}",)
+        )
+    return settings_of(found, namespace)
+
+
+async def operators(cluster: KubeCluster) -> Sequence[Manifest] | None:
+    """The Deployments of all operators, or of the one in its usual place; None without the right to read it."""
+    try:
+        return await list_objects(cluster, DEPLOYMENT, labels=SELECTOR)
+    except ForbiddenError:
+        try:
+            own = await cluster.get(Ref(DEPLOYMENT, SYSTEM_NAMESPACE, "inference-operator"))
+        except ForbiddenError:
+            return None
+        return [own] if own else []

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pydantic_core import to_jsonable_python
 
 from inference_operator.admission.rights import Requirement, required_rights
+from inference_operator.api.json_names import json_name
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.status import json_name
 from inference_operator.cli.arguments import settings_with
 from inference_operator.cli.files import documents, stored
 from inference_operator.cli.offline import model_of, name_of, offline_inputs, why_nothing
@@ -18,7 +18,7 @@ from inference_operator.cli.operator_settings import LiveState
 from inference_operator.cli.output import dump, manifests_text, print_found, shown, table
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.options import OptionClasses
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
@@ -73,7 +73,8 @@ def _shown(fields: Manifest) -> Manifest:
     }
 
 
-def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
+    engines = options.engines or ENGINES
     if options.in_namespace and not options.diff:
         raise UsageError("--namespace: only with --diff.")
     if options.diff:
@@ -81,7 +82,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
         if options.gpu or options.model:
             raise UsageError("--diff takes GPUs and models from the cluster: leave out --gpu and --model.")
-        return run_diff(options, engines)
+        return run_diff(options)
     settings = settings_with(options.gpu)
     cluster = LiveState()
     if options.cluster:
@@ -226,7 +227,8 @@ def _memory(name: str, plan: Plan) -> Iterator[str]:
     yield f"  KV cache per token: {gpu.kv_token_bytes:,} bytes; beyond one sequence: {gpu.headroom_gib:.2f} GiB"
 
 
-def render(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def render(options: argparse.Namespace) -> int:
+    engines = options.engines or ENGINES
     settings, model, status = settings_with(options.gpu), model_of(options.model), 0
     made: list[Manifest] = []
     for document in documents(options.filename):

@@ -12,18 +12,18 @@ from rich.text import Text
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
-from inference_operator.cli.cluster_command import ClusterCommand, found_settings, namespace_of_context
+from inference_operator.cli.cluster_command import ClusterCommand, namespace_of_context
 from inference_operator.cli.files import documents
 from inference_operator.cli.operator_settings import FoundSettings
 from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_FORBIDDEN, EXIT_REFUSED, UsageError, harmless
-from inference_operator.cli.plan.cluster import stored_edit
+from inference_operator.cli.plan.cluster import found_settings, stored_edit
 from inference_operator.cli.plan.consequences import Consequences, consequences
 from inference_operator.cli.plan.prediction import PredictedWrite, Prediction, live_inputs, predicted
 from inference_operator.cli.status.screen import show
 from inference_operator.controller.cluster import ForbiddenError, RejectedError
 from inference_operator.controller.drift import drifts
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, SECRET, Manifest, Ref
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION
@@ -93,7 +93,8 @@ class Difference:
         }
 
 
-def run_diff(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run_diff(options: argparse.Namespace) -> int:
+    engines = options.engines or ENGINES
     found = documents(options.filename)
     namespace = options.in_namespace or namespace_of_context(options)
 

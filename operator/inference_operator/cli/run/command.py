@@ -18,7 +18,6 @@ from inference_operator.cli.output import manifests_text
 from inference_operator.cli.parser import EXIT_NOT_FOUND, RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.cluster import NO_OBJECTS_VERSION, KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, MODEL_GATEWAY, Manifest, Ref
 from inference_operator.models.source import model_source
@@ -47,7 +46,7 @@ _ENDS = {*ENGINE_ERRORS, Reason.CRASH_LOOP, Reason.OUT_OF_MEMORY} - _MENDED - _P
 next time."""
 
 
-def run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
     manifest, gateway = smallest_manifest(options), gateway_manifest(options)
     if options.dry_run:
         print(manifests_text([manifest, *([gateway] if gateway else [])], options.output))

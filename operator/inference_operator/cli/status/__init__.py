@@ -43,7 +43,8 @@ def add_list(listed: argparse.ArgumentParser) -> None:
     listed.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
     add_connection(listed, all_namespaces="those of all namespaces")
     listed.add_argument("-l", "--selector", metavar="LABELS", help="those with these labels, such as team=search")
-    listed.add_argument("--traffic", action="store_true", help="show the traffic in numbers")
+    numbers = "show the traffic in numbers"
+    listed.add_argument("--traffic", dest="run", action="store_const", const="status.traffic:run", help=numbers)
     listed.add_argument("-w", "--watch", action="store_true", help="show it live until Ctrl-C")
     add_output(listed, *OF_RESOURCES)
     listed.set_defaults(run="status.listing:run")

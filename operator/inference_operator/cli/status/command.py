@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 
 from inference_operator.cli.cluster_command import ClusterCommand, resources
 from inference_operator.cli.live_resource import LiveResource, live_resource
-from inference_operator.cli.output import dumped
+from inference_operator.cli.output import can_watch, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
+from inference_operator.cli.status.listing import BETWEEN_SECONDS
 from inference_operator.cli.status.report import StatusReport, status_report
-from inference_operator.cli.status.screen import can_watch, screen, show, watch
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.cli.status.screen import screen, show, watch
+from inference_operator.engines.registry import ENGINES
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
 
-BETWEEN_SECONDS = 2.0
-"""Between two readings: a shorter time has few requests."""
 AT_ONCE = 4
 """Resources that are read at once, each with `PAGES_AT_ONCE` requests."""
 
@@ -32,9 +31,7 @@ class Reading:
     """Seconds between the two."""
 
 
-async def readings(
-    cluster: KubeCluster, options: argparse.Namespace, engines: EngineRegistry
-) -> AsyncIterator[Reading]:
+async def readings(cluster: KubeCluster, options: argparse.Namespace) -> AsyncIterator[Reading]:
     """Raises `RefusedError` once the resource that is named was deleted."""
     few, loop = asyncio.Semaphore(AT_ONCE), asyncio.get_running_loop()
     before: Mapping[str, LiveResource] = {}
@@ -42,7 +39,7 @@ async def readings(
 
     async def read(live: Manifest) -> LiveResource:
         async with few:
-            return await live_resource(cluster, live, engines)
+            return await live_resource(cluster, live, options.engines or ENGINES)
 
     while True:
         try:
@@ -56,18 +53,18 @@ async def readings(
         await asyncio.sleep(BETWEEN_SECONDS)
 
 
-def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
     can_watch(options)
-    _, report = live_report(options, engines)
+    _, report = live_report(options)
     show(screen(report, datetime.now(UTC))) if options.output == "table" else print(dumped(report, options.output))
     return 0 if report.ready else EXIT_REFUSED
 
 
-def live_report(options: argparse.Namespace, engines: EngineRegistry) -> tuple[LiveResource, StatusReport]:
+def live_report(options: argparse.Namespace) -> tuple[LiveResource, StatusReport]:
     """A reading and its facts; with `--watch` they are shown, until the resource is deleted."""
 
     async def work(cluster: KubeCluster) -> tuple[LiveResource, StatusReport]:
-        found = _reports(readings(cluster, options, engines))
+        found = _reports(readings(cluster, options))
         if options.watch:
             await watch(screen(report, datetime.now(UTC)) async for _, report in found)
         return await anext(found)

@@ -1,4 +1,4 @@
-"""`infd list`: the resources of a namespace or of the cluster, what is wrong with them, or their traffic."""
+"""`infd list`: the resources of a namespace or of the cluster, and what is wrong with them."""
 
 import argparse
 import asyncio
@@ -6,85 +6,53 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 
-from rich.text import Text
-
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.api.resource import resource
-from inference_operator.api.status import json_name
 from inference_operator.cli.cluster_command import ClusterCommand, none_of, resources
-from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.output import TABLES, Columns, dumped, print_found, table_of
+from inference_operator.cli.main import named
+from inference_operator.cli.output import Columns, can_watch, print_found, table_of
 from inference_operator.cli.parser import UsageError
-from inference_operator.cli.status.command import BETWEEN_SECONDS, Reading, readings
-from inference_operator.cli.status.report import StatusReport, status_report, words_of
-from inference_operator.cli.status.screen import can_watch, show, watch
-from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.cli.status.summary import Summary, summary, words_of
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
-from inference_operator.views.raw import mapping, objects, timestamp
+from inference_operator.views.raw import mapping, objects
+
+BETWEEN_SECONDS = 2.0
+"""Between two readings: a shorter time has few requests."""
 
 
-def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def check(options: argparse.Namespace) -> None:
     if options.name is not None and (options.all_namespaces or options.selector):
         raise UsageError("Give a name, or --all-namespaces or --selector.")
     can_watch(options)
-    return _traffic(options, engines) if options.traffic else _list(options)
 
 
-def _list(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    check(options)
+
     async def read(cluster: KubeCluster) -> Sequence[Manifest]:
         if options.watch:
-            await watch(_screens(cluster, options))
+            await named("status.screen:watch")(_screens(cluster, options))
         return await resources(cluster, options)
 
     found = ClusterCommand(options).run(read)
-    print_found([_fields(one) for one in _reports(found)], options.output, _lines(found, options))
+    print_found(_summaries(found), options.output, _lines(found, options))
     return 0
 
 
-async def _screens(cluster: KubeCluster, options: argparse.Namespace) -> AsyncIterator[Text]:
+async def _screens(cluster: KubeCluster, options: argparse.Namespace) -> AsyncIterator[str]:
     while True:
         found = await resources(cluster, options)
-        yield Text("\n".join(_lines(found, options)))
+        yield "\n".join(_lines(found, options))
         await asyncio.sleep(BETWEEN_SECONDS)
 
 
-def _reports(found: Sequence[Manifest]) -> list[StatusReport]:
+def _summaries(found: Sequence[Manifest]) -> list[Summary]:
     at = datetime.now(UTC)
-    created = [timestamp(mapping(live, "metadata").get("creationTimestamp")) for live in found]
-    each = zip(map(resource, found), created, strict=True)
-    reports = [status_report(LiveResource(one, created=then), at=at) for one, then in each]
-    return sorted(reports, key=lambda one: (one.namespace, one.name))
+    return sorted((summary(live, at) for live in found), key=lambda one: (one.namespace, one.name))
 
 
-def _none(options: argparse.Namespace) -> str:
+def nothing_found(options: argparse.Namespace) -> str:
     return f"{none_of(INFERENCE_DEPLOYMENT, options)} Create one: infd run NAME MODEL"
-
-
-def _traffic(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    async def work(cluster: KubeCluster) -> Sequence[TrafficRow]:
-        found = readings(cluster, options, engines)
-        first = await anext(found)
-        if options.watch:
-            await watch(traffic_table(rows, with_namespace=options.all_namespaces) async for rows in _rows(found))
-        return await anext(_rows(found)) if first.now else []
-
-    rows = ClusterCommand(options).run(work)
-    if options.output not in TABLES:
-        print(dumped(rows, options.output))
-    elif rows:
-        show(traffic_table(rows, with_namespace=options.all_namespaces))
-    else:
-        print(_none(options))
-    return 0
-
-
-async def _rows(found: AsyncIterator[Reading]) -> AsyncIterator[Sequence[TrafficRow]]:
-    async for reading in found:
-        at, both = datetime.now(UTC), [(now, reading.before.get(uid)) for uid, now in reading.now.items()]
-        rows = [traffic_row(now, before, elapsed=reading.elapsed, at=at) for now, before in both if before]
-        yield sorted(rows, key=lambda row: (row.namespace, row.name))
 
 
 _PROGRESS = {
@@ -102,25 +70,17 @@ def progress_line(found: Sequence[Manifest]) -> str:
     return f"Changes of the operator's settings: of {len(found)}, {', '.join(parts)}." if parts else ""
 
 
-def _fields(one: StatusReport) -> Manifest:
-    names = (
-        *("namespace", "name", "model", "source", "ready", "reason", "message", "engines_ready", "gpus", "url"),
-        *("kind", "context", "seconds"),
-    )
-    return {json_name(name): getattr(one, name) for name in names}
-
-
 def _lines(found: Sequence[Manifest], options: argparse.Namespace) -> Iterator[str]:
     if not found:
-        yield _none(options)
+        yield nothing_found(options)
         return
-    yield from lines(_reports(found), with_namespace=options.all_namespaces, wide=options.output == "wide")
+    yield from lines(_summaries(found), with_namespace=options.all_namespaces, wide=options.output == "wide")
     if line := progress_line(found):
         yield from ("", line)
 
 
-OF_ALL: Columns[StatusReport] = {"NAMESPACE": lambda one: one.namespace}
-COLUMNS: Columns[StatusReport] = {
+OF_ALL: Columns[Summary] = {"NAMESPACE": lambda one: one.namespace}
+COLUMNS: Columns[Summary] = {
     "NAME": lambda one: one.name,
     "MODEL": lambda one: one.model,
     "READY": lambda one: str(one.ready),
@@ -130,7 +90,7 @@ COLUMNS: Columns[StatusReport] = {
     "AGE": lambda one: words_of(one.seconds),
 }
 """As of `kubectl get infd`, which `api/crd.py` names."""
-WIDE: Columns[StatusReport] = {
+WIDE: Columns[Summary] = {
     "URL": lambda one: one.url,
     "ENGINE": lambda one: one.kind,
     "CONTEXT": lambda one: str(one.context or ""),
@@ -138,9 +98,9 @@ WIDE: Columns[StatusReport] = {
 }
 
 
-def lines(reports: Sequence[StatusReport], *, with_namespace: bool, wide: bool = False) -> Iterator[str]:
+def lines(found: Sequence[Summary], *, with_namespace: bool, wide: bool = False) -> Iterator[str]:
     columns = {**(OF_ALL if with_namespace else {}), **COLUMNS, **(WIDE if wide else {})}
-    yield from table_of(columns, reports)
-    said = [one for one in reports if one.message]
+    yield from table_of(columns, found)
+    said = [one for one in found if one.message]
     yield from ("",) if said else ()
     yield from (f"{f'{one.namespace}/' if with_namespace else ''}{one.name}: {one.message}" for one in said)

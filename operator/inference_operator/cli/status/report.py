@@ -6,16 +6,16 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import asdict, dataclass
+from datetime import datetime
 
-from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import RoleStatus, Status
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
 from inference_operator.cli.parser import harmless
+from inference_operator.cli.status.summary import Summary, seconds_since, summary, words_of
 from inference_operator.diagnosis.group_members import group_members, waits_itself
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.objects.names import ROUTER
@@ -58,25 +58,10 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusReport:
-    namespace: str
-    name: str
-    model: str
-    source: str
-    ready: bool
-    reason: str
-    message: str
-    """What is wrong and what helps, or what goes on; empty if nothing is to be said."""
-    url: str
+class StatusReport(Summary):
     external_urls: tuple[str, ...]
-    seconds: int | None
     plan: tuple[str, ...]
     engine: str
-    kind: str
-    context: int | None
-    engines_ready: str
-    gpus: str
-    """Those of one engine."""
     engines: tuple[PodLine, ...]
     routers: tuple[PodLine, ...]
     traffic: Traffic | None
@@ -92,26 +77,11 @@ def status_report(
     now: LiveResource, *, at: datetime, before: LiveResource | None = None, elapsed: float = 0.0
 ) -> StatusReport:
     found, status = now.found, now.found.status
-    ready = status.condition(ConditionType.READY)
-    is_ready = bool(ready and ready.status == "True")
-    trouble = _trouble(status)
     return StatusReport(
-        namespace=found.key.namespace,
-        name=found.key.name,
-        model=status.model or "",
-        source=found.spec.model.source if isinstance(found.spec, Spec) else "",
-        ready=is_ready,
-        reason=status.reason or (ready.reason if ready else "WaitingForOperator"),
-        message=harmless(trouble or ("" if is_ready else status.message)),
-        url=status.url or "",
+        **asdict(summary(now.live, at)),
         external_urls=status.external_urls,
-        seconds=_age(now.created, at),
         plan=tuple(line for role in status.every_role for line in _plan(status, role)),
         engine="; ".join(filter(None, map(_engine, status.every_role))),
-        kind=status.engine.kind or "" if status.engine else "",
-        context=status.plan.max_model_len if status.plan else None,
-        engines_ready=status.ready or "",
-        gpus=status.gpus,
         engines=tuple(_engines(now, at)),
         routers=tuple(_line(pod, _state(pod), at) for pod in sorted(now.routers, key=lambda pod: pod.name)),
         traffic=_traffic(now, before, elapsed),
@@ -121,15 +91,6 @@ def status_report(
         events=tuple(LiveEvent(one.at, harmless(one.reason), harmless(one.note)) for one in now.events[-LAST_EVENTS:]),
         gateways=tuple(map(harmless, now.gateways)),
     )
-
-
-def _trouble(status: Status) -> str:
-    """The message that matters most, of a resource that is not as it should be, or is left as it is."""
-    stalled, reconciling = (status.condition(kind) for kind in (ConditionType.STALLED, ConditionType.RECONCILING))
-    wrong = any(one and one.status == "True" for one in (stalled, reconciling))
-    ready = status.condition(ConditionType.READY)
-    paused = ready is not None and ready.reason == Reason.PAUSED
-    return status.message if wrong or paused else ""
 
 
 def _plan(status: Status, role: RoleStatus) -> Iterator[str]:
@@ -177,7 +138,7 @@ def _step(pod: PodView, status: Status) -> str:
 
 
 def _line(pod: PodView, state: str, at: datetime, *, requests: str = "") -> PodLine:
-    return PodLine(pod.name, state, pod.ready, pod.node, _age(pod.created, at), requests, pod.template or "")
+    return PodLine(pod.name, state, pod.ready, pod.node, seconds_since(pod.created, at), requests, pod.template or "")
 
 
 def _state(pod: PodView, step: str = "") -> str:
@@ -245,7 +206,7 @@ def _scaling(found: Resource, at: datetime) -> Iterator[str]:
     for role in found.status.every_role if limits or found.status.roles else ():
         if recorded := role.autoscaling:
             moment = timestamp(recorded.last_scale_time)
-            ago = f" {words_of(_age(moment, at))} ago" if moment else ""
+            ago = f" {words_of(seconds_since(moment, at))} ago" if moment else ""
             yield f"{_of(role)}{recorded.desired_replicas} wanted{ago}: {recorded.reason}"
 
 
@@ -254,19 +215,5 @@ def _of(role: RoleStatus) -> str:
     return f"{role.name}: " if role.name else ""
 
 
-def _age(created: datetime | None, at: datetime) -> int | None:
-    return max(0, int((at - created) / timedelta(seconds=1))) if created else None
-
-
-def words_of(seconds: int | None) -> str:
-    """An age in the unit that fits, as kubectl writes it."""
-    if seconds is None:
-        return ""
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= size * (2 if unit != "m" else 1):
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
-
-
 def event_age(event: LiveEvent, at: datetime) -> str:
-    return words_of(_age(timestamp(event.at), at))
+    return words_of(seconds_since(timestamp(event.at), at))

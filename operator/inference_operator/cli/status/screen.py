@@ -1,6 +1,5 @@
 """The screen of `infd status`, and the console that prints screens: colour and wrapping only on a terminal."""
 
-import argparse
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from inference_operator.cli.output import TABLES
-from inference_operator.cli.parser import UsageError, harmless
-from inference_operator.cli.status.report import PodLine, StatusReport, Traffic, event_age, words_of
+from inference_operator.cli.parser import harmless
+from inference_operator.cli.status.report import PodLine, StatusReport, Traffic, event_age
+from inference_operator.cli.status.summary import words_of
 from inference_operator.sentences import counted
 
 UNBOUND_COLUMNS = 1000
@@ -46,15 +45,11 @@ def show(shown: RenderableType) -> None:
     print("\n".join(line.rstrip(" ") for line in captured.get().splitlines()))
 
 
-def can_watch(options: argparse.Namespace) -> None:
-    if options.watch and (options.output not in TABLES or not sys.stdout.isatty()):
-        raise UsageError("--watch needs a terminal, and a table as output.")
-
-
 async def watch(screens: AsyncIterator[RenderableType]) -> None:
+    """Show screens in place of each other; one that is text has no markup."""
     with Live(console=console(), auto_refresh=False, screen=True) as shown:
         async for screen_now in screens:
-            shown.update(Harmless(screen_now), refresh=True)
+            shown.update(Harmless(Text(screen_now) if isinstance(screen_now, str) else screen_now), refresh=True)
 
 
 def screen(report: StatusReport, at: datetime) -> RenderableType:

@@ -1,16 +1,21 @@
 """The traffic of resources in numbers: `infd list --traffic`."""
 
-from collections.abc import Iterator, Sequence
+import argparse
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.output import NOTHING, Columns, first_of, shown
+from inference_operator.cli.output import NOTHING, TABLES, Columns, dumped, first_of, shown
+from inference_operator.cli.status.command import Reading, readings
+from inference_operator.cli.status.listing import check, nothing_found
 from inference_operator.cli.status.report import Traffic, status_report
-from inference_operator.cli.status.screen import text_table
+from inference_operator.cli.status.screen import show, text_table, watch
+from inference_operator.kube.cluster import KubeCluster
 
 MOST_NAMES = 3
 
@@ -44,6 +49,33 @@ COLUMNS: Columns[TrafficRow] = {
     "TOK/S": lambda row: shown(row.tokens_per_second, "{:,.0f}"),
     "KV": lambda row: shown(row.kv_cache_usage, "{:.0%}"),
 }
+
+
+def run(options: argparse.Namespace) -> int:
+    check(options)
+
+    async def work(cluster: KubeCluster) -> Sequence[TrafficRow]:
+        found = readings(cluster, options)
+        first = await anext(found)
+        if options.watch:
+            await watch(traffic_table(rows, with_namespace=options.all_namespaces) async for rows in _rows(found))
+        return await anext(_rows(found)) if first.now else []
+
+    rows = ClusterCommand(options).run(work)
+    if options.output not in TABLES:
+        print(dumped(rows, options.output))
+    elif rows:
+        show(traffic_table(rows, with_namespace=options.all_namespaces))
+    else:
+        print(nothing_found(options))
+    return 0
+
+
+async def _rows(found: AsyncIterator[Reading]) -> AsyncIterator[Sequence[TrafficRow]]:
+    async for reading in found:
+        at, both = datetime.now(UTC), [(now, reading.before.get(uid)) for uid, now in reading.now.items()]
+        rows = [traffic_row(now, before, elapsed=reading.elapsed, at=at) for now, before in both if before]
+        yield sorted(rows, key=lambda row: (row.namespace, row.name))
 
 
 def traffic_row(now: LiveResource, before: LiveResource, *, elapsed: float, at: datetime) -> TrafficRow:

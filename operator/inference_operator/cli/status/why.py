@@ -18,7 +18,6 @@ from inference_operator.cli.output import document, print_found
 from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.cli.status.command import live_report
 from inference_operator.diagnosis.slowness import slow_causes
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.objects.names import COMPONENT_LABEL, answers_clients
 from inference_operator.status.events import SCALED_DOWN, SCALED_UP
 from inference_operator.status.network import slow_network
@@ -26,8 +25,8 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples, combined_samples
 
 
-def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    now, report = live_report(options, engines)
+def run(options: argparse.Namespace) -> int:
+    now, report = live_report(options)
     lines = list(explanation(now))
     print_found(document(report) | {"why": lines}, options.output, lines)
     return 0 if report.ready else EXIT_REFUSED

@@ -31,7 +31,7 @@ from inference_operator.cli.output import print_found, table
 from inference_operator.cli.parser import RefusedError, UsageError
 from inference_operator.cli.support_bundle.hiding import shown_object
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
-from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_listings import EVENT
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, POD, Kind, Manifest, Ref
@@ -224,7 +224,8 @@ def _missing(facts: ClusterFacts) -> list[str]:
 SUFFIX = ".tar.gz"
 
 
-def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace) -> int:
+    engines = options.engines or ENGINES
     may_ask = sys.stdin.isatty() and sys.stdout.isatty()
     if not (options.yes or options.dry_run or may_ask):
         raise UsageError("Without a terminal, add --yes to write, or --dry-run to see the list.")
