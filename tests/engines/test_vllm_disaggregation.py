@@ -100,7 +100,6 @@ def test_each_rank_of_a_pod_is_asked_for_a_handshake(parallel: ParallelSizes, ra
 def test_a_drain_of_a_decode_engine_waits_for_requests_that_vllm_does_not_have_yet() -> None:
     assert program.counts().requests._name == REQUESTS  # noqa: SLF001 - prometheus_client shows no name
     assert process(TransferRole.DECODE).pre_stop[-1] == REQUESTS
-    assert f"metric={REQUESTS}" in process(TransferRole.DECODE, parallel=ParallelSizes(8, nodes=2)).command
     assert REQUESTS not in process(TransferRole.PREFILL).pre_stop
 
 

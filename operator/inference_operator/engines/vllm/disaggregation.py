@@ -53,7 +53,7 @@ class TransferStart:
     variables: Mapping[str, str] = field(default_factory=dict)
     """For vLLM's environment. The command adds the pod's address."""
     programs: Mapping[str, str] = field(default_factory=dict)
-    counts: Sequence[str] = ()
+    requests: Sequence[str] = ()
     """Metrics of requests that vLLM does not count yet: a drain waits for them too."""
 
 
@@ -110,7 +110,7 @@ def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0, ranks: in
         options=(f"--kv-transfer-config={json.dumps(config)}", f"--middleware={_MIDDLEWARE}"),
         variables=_VARIABLES,
         programs={TRANSFER_PROGRAM: _SOURCE},
-        counts=(REQUESTS,) if transfer.role is TransferRole.DECODE else (),
+        requests=(REQUESTS,) if transfer.role is TransferRole.DECODE else (),
     )
 
 

@@ -16,6 +16,7 @@ from inference_operator.engines.group.launch import GROUP_PROGRAMS, MEMBER_VARIA
 from inference_operator.engines.process import Timeouts
 from inference_operator.engines.vllm.cli_args import given_options, is_on
 from inference_operator.engines.vllm.memory_flags import EXPERT_PARALLEL
+from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import ParallelSizes
 
@@ -32,17 +33,11 @@ and with other values a pod would run no processes for its GPUs."""
 
 
 def grouped(
-    command: Sequence[str],
-    plan: Plan,
-    timeouts: Timeouts,
-    *,
-    port: int,
-    health_path: str,
-    metrics: Sequence[str],
-    stop_seconds: int,
+    command: Sequence[str], plan: Plan, timeouts: Timeouts, *, port: int, health_path: str, stop_seconds: int
 ) -> tuple[str, ...]:
     if plan.parallel.nodes == 1:
         return tuple(command)
+    metrics = (REQUESTS_RUNNING, REQUESTS_WAITING)
     leader = (*LEADER_ARGS, *((ONE_API_SERVER,) if plan.parallel.data > 1 else ()))
     engine = GroupedEngine(port, health_path, metrics, stop_seconds, leader, WORKER_ARGS, HOST_IP)
     return group_command(command, engine, plan.parallel.nodes, timeouts)

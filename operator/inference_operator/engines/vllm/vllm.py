@@ -218,11 +218,10 @@ class Vllm(Engine):
         apart = transfer_start(at.transfer, sequences=sequences, ranks=plan.parallel.data // plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts), **apart.variables}
         managed = self._managed(spec, plan, served, at, sequences)
-        counts = (REQUESTS_RUNNING, REQUESTS_WAITING, *apart.counts)
         commit = arguments.commit_arguments(spec.args, served.commit or served.revision or "")
         guard = guard_of(served.name) if at.asks_for_key else NO_GUARD
         return EngineProcess(
-            command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE), counts),
+            command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE)),
             args=(served.model, *managed, *spec.args, *commit, *apart.options, *guard.options),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             port=self.port,
@@ -240,7 +239,7 @@ class Vllm(Engine):
             },
             adapter_loader=adapter_loader(spec, self.port, member, key_file=guard.file),
             member=member,
-            pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port, counts),
+            pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port, apart.requests),
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=self.compiled,
             prefix_cure=_prefix_cure(spec.args),
@@ -263,16 +262,10 @@ class Vllm(Engine):
         yield from _queue_arguments(spec, sequences)
         yield from traces_arguments(spec.args, at.traces)
 
-    def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str], counts: Sequence[str]) -> tuple[str, ...]:
+    def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str]) -> tuple[str, ...]:
         command = checked_start(serve, plan)
         return groups.grouped(
-            command,
-            plan,
-            timeouts,
-            port=self.port,
-            health_path=HEALTH_PATH,
-            metrics=counts,
-            stop_seconds=SHUTDOWN_SECONDS,
+            command, plan, timeouts, port=self.port, health_path=HEALTH_PATH, stop_seconds=SHUTDOWN_SECONDS
         )
 
     def support(self, architecture: str, *, image: str) -> Support:
@@ -312,6 +305,6 @@ def _served_names(served: ServedModel) -> tuple[str, ...]:
     return ("--served-model-name", first, *more) if more else (f"--served-model-name={first}",)
 
 
-def _pre_stop(timeouts: Timeouts, port: int, counts: Sequence[str]) -> tuple[str, ...]:
+def _pre_stop(timeouts: Timeouts, port: int, more: Sequence[str]) -> tuple[str, ...]:
     numbers = (str(number) for number in (port, timeouts.dns_staleness, timeouts.drain))
-    return (*program_command(PRE_STOP), *numbers, *counts)
+    return (*program_command(PRE_STOP), *numbers, REQUESTS_RUNNING, REQUESTS_WAITING, *more)
