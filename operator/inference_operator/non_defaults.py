@@ -11,25 +11,13 @@ if TYPE_CHECKING:
 
 
 def field_values(record: "DataclassInstance") -> dict[str, Any]:
-    """All fields of a dataclass, and of the dataclasses in its fields. Other values are not copied, as `asdict` does.
-
-    Examples:
-        >>> from inference_operator.sizing.shape import Adapters
-        >>> field_values(Adapters(rank=16, active=4))["rank"]
-        16
-    """
+    """All fields of a dataclass, and of the dataclasses in them. Other values are not copied, as `asdict` does."""
     values = {name: getattr(record, name) for name in record.__dataclass_fields__}
     return {name: field_values(value) if is_dataclass(value) else value for name, value in values.items()}  # type: ignore[arg-type]
 
 
 def non_defaults(record: "DataclassInstance | None") -> dict[str, Any]:
-    """The fields of a dataclass whose values differ from their defaults; those without a default count.
-
-    Examples:
-        >>> from inference_operator.sizing.shape import Adapters
-        >>> non_defaults(Adapters(rank=16, active=4)), non_defaults(None)
-        ({'rank': 16, 'active': 4}, {})
-    """
+    """The fields of a dataclass whose values differ from their defaults; those without a default count."""
     declared = fields(record) if record else ()
     return {field.name: value for field in declared if (value := getattr(record, field.name)) != _default(field)}
 

@@ -115,12 +115,7 @@ class PodUsers(StrEnum):
 
 
 class Settings(BaseSettings):
-    """Settings that apply to all InferenceDeployments.
-
-    Examples:
-        >>> Settings(dns_staleness_seconds=20).dns_staleness_seconds
-        20
-    """
+    """Settings that apply to all InferenceDeployments."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
@@ -330,13 +325,7 @@ class Settings(BaseSettings):
         return value
 
     def engine_image(self, kind: EngineKind, device: Device, default: str) -> str:
-        """The image of engines of a kind on a device, in the administrator's registry; by default `default`.
-
-        Examples:
-            >>> images = Settings(engine_images='{"LlamaCpp": {"CPU": "example.com/llama.cpp:1"}}')
-            >>> images.engine_image(EngineKind.LLAMA_CPP, Device.CPU, "example.com/other:1")
-            'example.com/llama.cpp:1'
-        """
+        """The image of engines of a kind on a device, in the administrator's registry; by default `default`."""
         return in_registry(self.engine_images.get(kind, {}).get(device, default), self.image_registry)
 
     @field_validator("lease_renew_seconds")

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.decision import ScalingSample
-from inference_operator.autoscaling.demand import NO_ROUTER, Totals, scaling_sample
+from inference_operator.autoscaling.demand import NO_ROUTER, Total, Totals, scaling_sample
+from inference_operator.autoscaling.external_state import ExternalState, followed_replicas
 from inference_operator.autoscaling.inputs import start_seconds
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.pipeline.removal_order import deletion_costs
@@ -91,3 +93,16 @@ def _of_prompts(samples: Samples, totals: Totals, *engines: PodView) -> tuple[Sc
     return scaling_sample(
         engines_of(list(engines)), [R], samples, totals, at=0.0, bypasses_routers=False, of_prompts=True
     )
+
+
+def test_pods_that_come_and_go_do_not_change_a_total() -> None:
+    total = Total().after({"a": 100.0}, staying={"a"})
+    total = total.after({"a": 103.0, "b": 50.0}, staying={"a", "b"})
+    assert total.value == 3.0
+    assert total.after({"a": 1.0, "b": 52.0}, staying={"a", "b"}).value == 6.0
+
+
+def test_engines_keep_their_number_and_the_least_one_until_the_autoscaler_has_decided() -> None:
+    waiting = ExternalState(Reason.AUTOSCALER_PENDING, "")
+    assert (followed_replicas(1, 5, waiting), followed_replicas(8, 5, waiting)) == (5, 8)
+    assert followed_replicas(1, 5, ExternalState(Reason.FOLLOWING_AUTOSCALER, "", replicas=1)) == 1

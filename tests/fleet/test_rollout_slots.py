@@ -19,6 +19,7 @@ from inference_operator.fleet.rollout_slots import (
     may_begin,
     next_turn,
     recorded_turn,
+    stops,
     turn_state,
 )
 from inference_operator.manifest import Key, Manifest
@@ -117,3 +118,14 @@ def test_a_turn_begins_with_a_setting_and_ends_with_its_pods_or_with_an_edit() -
     later = replace(HEALTHY, now=NOW + timedelta(minutes=1), is_ready=False)
     corrected = next_turn(later, PinUse.SETTINGS, "corrected", [live(TURN_ANNOTATION.write(TURN), ready=1)])
     assert corrected == Turn("corrected", later.now, healthy=True)
+
+
+def test_failures_of_two_namespaces_or_of_the_canary_stop_the_others() -> None:
+    a, b, c = Key("team-a", "a"), Key("team-a", "b"), Key("team-b", "c")
+    assert [stops(failed, c, RolloutSettings()) for failed in ({a}, {a, b}, {a, Key("team-c", "d")})] == [
+        False,
+        False,
+        True,
+    ]
+    assert stops({a, b}, Key("team-a", "e"), RolloutSettings())
+    assert stops({a}, c, RolloutSettings(canary="team-a/a"))

@@ -1,6 +1,7 @@
 """Scheduling fields of the engine Deployment."""
 
 from inference_operator.manifest import Manifest
+from inference_operator.objects.scheduling import on_architecture
 from tests.testing.builders import CONFIG, ENGINES, ROUTERS, inference_deployment, planned
 from tests.testing.everything import SCHEDULING
 
@@ -52,3 +53,9 @@ def test_scheduling_changes_only_the_engine_deployment() -> None:
     assert {ref for ref in PLAIN if scheduled[ref] != PLAIN[ref]} == {ENGINES}
     assert scheduled[CONFIG] == PLAIN[CONFIG]
     assert scheduled[ROUTERS] == PLAIN[ROUTERS]
+
+
+def test_a_tag_that_ends_with_an_architecture_selects_its_nodes() -> None:
+    amd64 = {"nodeSelector": {"kubernetes.io/arch": "amd64"}}
+    assert on_architecture({}, "docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64") == amd64
+    assert on_architecture({}, "docker.io/vllm/vllm-openai:v0.32.0@sha256:0123") == {}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import LogLookup
-from inference_operator.views.pod import PodProblem, Terminated, pod_view
+from inference_operator.views.pod import PodProblem, Terminated, has_been_ready, pod_view
 from inference_operator.views.untrusted_text import MAX_CAUSE_LENGTH, one_line
 from tests.testing.builders import NOW, pod, ready_pod, unschedulable, waiting
 from tests.testing.for_each import for_each
@@ -307,3 +307,11 @@ def test_pod_view_reads_any_status_without_an_error(status: object) -> None:
     pod_view(pod(status=status), component="engine")
     pod_view({"metadata": status, "status": status}, component="engine")
     pod_view({}, component="engine")
+
+
+def test_a_pod_whose_readiness_changed_after_its_start_has_been_ready() -> None:
+    initialized = {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-02T03:00:00Z"}
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:00:00Z"}
+    later = {**ready, "lastTransitionTime": "2026-01-02T03:10:00Z"}
+    assert not has_been_ready({"status": {"conditions": [initialized, ready]}})
+    assert has_been_ready({"status": {"conditions": [initialized, later]}})

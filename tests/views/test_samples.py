@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState, next_activity
+from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, ProbeState, next_activity
 
 BUSY = EngineSample("m", running=1, waiting=0, progress=(7.0,))
 IDLE = replace(BUSY, running=0)
@@ -58,3 +58,9 @@ def test_a_probe_request_is_unanswered_until_the_engine_makes_progress() -> None
 def test_a_probe_response_resets_the_time_without_progress() -> None:
     answered = activity_after((BUSY, 0, 0), (BUSY, 30, 0)).with_probe_sent().with_probe_answered(35)
     assert sampled(answered, BUSY, 45).seconds_without_progress == 10
+
+
+def test_observations_are_evenly_spread_in_a_bucket() -> None:
+    found = Histogram((1.0, 3.0, float("inf")), (80, 100, 100), 90.0)
+    assert [found.part_within(limit) for limit in (1.0, 2.0, 9.0)] == [0.8, 0.9, 1.0]
+    assert round(Histogram((1.0, 3.0, float("inf")), (0, 100, 100), 190.0).spread, 6) == 0.083333

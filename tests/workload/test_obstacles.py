@@ -17,7 +17,7 @@ from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodProblem, P
 from inference_operator.views.pod_startup import PodStartup, StartupStage
 from inference_operator.views.workload import WorkloadView
 from inference_operator.workload.eviction.drain import move
-from inference_operator.workload.eviction.obstacles import APART, ROOM, UNFIT, Lasting, Start
+from inference_operator.workload.eviction.obstacles import APART, ROOM, UNFIT, Lasting, Start, _has_place_for_one
 from inference_operator.workload.eviction.rollout import (
     ROLLOUT_ANNOTATION,
     EngineSet,
@@ -309,3 +309,9 @@ def test_a_quota_that_refuses_the_pods_of_a_new_group_ends_an_old_one() -> None:
     members = [unready(group="qwen-engine-1", index=index) for index in range(2)]
     whole = replace(waiting, engines=engines_of([pod(OLD), *members]))
     assert (creation_lookups(whole), switch_due(whole, events)) == ([], None)
+
+
+def test_a_quota_with_a_place_for_one_pod_is_only_full() -> None:
+    text = "exceeded quota: q, requested: {0}, used: {1}, limited: {1}"
+    assert _has_place_for_one(text.format("pods=1", "pods=1"))
+    assert not _has_place_for_one(text.format("memory=2Gi", "memory=1Gi"))

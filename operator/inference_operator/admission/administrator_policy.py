@@ -37,12 +37,7 @@ _TEXT = "text.substring(text.indexOf(' ') + 1)"
 
 @dataclass(frozen=True, slots=True)
 class PolicyScope:
-    """The installation whose policy it is.
-
-    Examples:
-        >>> PolicyScope("inference", "models").name
-        'owner.inference.models'
-    """
+    """The installation whose policy it is."""
 
     namespace: str
     """Namespace of the operator, which has the ConfigMap."""

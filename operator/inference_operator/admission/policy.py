@@ -54,12 +54,7 @@ class Policy:
 
     @property
     def manifests(self) -> list[Manifest]:
-        """The policy and its binding.
-
-        Examples:
-            >>> [manifest["kind"] for manifest in Policy("a", (), WRITES, ()).manifests]
-            ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
-        """
+        """The policy and its binding."""
         rules = [_rule(kind, resource, self.operations) for kind, resource in self.resources]
         variables = [{"name": name, "expression": expression} for name, expression in self.variables]
         kind = self.parameters.kind if self.parameters else None

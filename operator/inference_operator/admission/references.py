@@ -112,12 +112,7 @@ def sources_cel(root: str) -> str:
 
 @lru_cache(maxsize=1)
 def sourced_lists() -> Sequence[str]:
-    """The paths of the lists whose items have a source of files, found from the fields in them that name an object.
-
-    Examples:
-        >>> sourced_lists()
-        ('model.adapters',)
-    """
+    """The paths of the lists whose items have a source of files, found from the fields in them that name an object."""
     paths = (".".join(step.field for step in field.outer) for field in name_fields() if field.outer[-1].sourced)
     return tuple(dict.fromkeys(paths))
 

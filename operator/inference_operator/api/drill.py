@@ -28,16 +28,7 @@ class Drill:
 
 
 def drill_of(annotations: Mapping[str, object], now: datetime) -> Drill | None:
-    """The drill that goes on; None without one, after its end, and for a text of another form.
-
-    Examples:
-        >>> now = datetime(2026, 1, 2, 3, tzinfo=UTC)
-        >>> drill_of({DRILL_ANNOTATION: "1 engine until 2026-01-02T03:05:00Z"}, now).replicas
-        1
-        >>> [drill_of({DRILL_ANNOTATION: f"0 engines until {until}"}, now) for until in
-        ...     ("2026-01-02T03:00:00Z", "2026-01-02T03:11:00Z", "2026-99-02T05:00:00Z")]
-        [None, None, None]
-    """
+    """The drill that goes on; None without one, after its end, and for a text of another form."""
     found = _FORM.fullmatch(str(annotations.get(DRILL_ANNOTATION, "")))
     if found is None:
         return None

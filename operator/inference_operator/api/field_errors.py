@@ -41,17 +41,7 @@ def field_error(error: ErrorDetails) -> Refusal:
 
 
 def causes(errors: Sequence[ErrorDetails]) -> Sequence[ErrorDetails]:
-    """The errors without those of a list or object that only follow from errors inside it, such as too few valid items.
-
-    Examples:
-        >>> from pydantic import ValidationError
-        >>> from inference_operator.api.spec import Spec
-        >>> try:
-        ...     Spec.model_validate({"model": {"source": "hf://a/b"}, "router": {"httpRoute": {"parentRefs": [1]}}})
-        ... except ValidationError as error:
-        ...     [cause["loc"] for cause in causes(error.errors())]
-        [('router', 'httpRoute', 'parentRefs', 0)]
-    """
+    """The errors without those of a list or object that only follow from others inside it, such as too few items."""
     paths = [error["loc"] for error in errors]
     return [
         error

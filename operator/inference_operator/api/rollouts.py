@@ -14,12 +14,7 @@ LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
 
 class RolloutSettings(SpecModel):
-    """How a change of the administrator's settings reaches all InferenceDeployments.
-
-    Examples:
-        >>> str(RolloutSettings.model_validate({"canary": "team-a/qwen"}).canary_key)
-        'team-a/qwen'
-    """
+    """How a change of the administrator's settings reaches all InferenceDeployments."""
 
     max_concurrent: int = Field(MAX_CONCURRENT, ge=1, le=10_000)
     """InferenceDeployments whose pods are replaced at a time."""

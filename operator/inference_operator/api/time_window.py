@@ -71,15 +71,7 @@ class TimeWindow(SpecModel):
         return _next(self.start, self.time_zone, now), _next(self.end, self.time_zone, now)
 
     def closes_at(self, now: datetime) -> datetime | None:
-        """When the window closes that is open now; None if it is not open.
-
-        Examples:
-            >>> office = TimeWindow(start="0 8 * * *", end="0 18 * * *", timeZone="Europe/Berlin")
-            >>> office.closes_at(datetime(2026, 1, 5, 7, 0, tzinfo=UTC)).isoformat()
-            '2026-01-05T17:00:00+00:00'
-            >>> office.closes_at(datetime(2026, 1, 5, 6, 59, tzinfo=UTC)) is None
-            True
-        """
+        """When the window closes that is open now; None if it is not open."""
         start, end = self.changes(now)
         return end if end is not None and (start is None or end < start) else None
 

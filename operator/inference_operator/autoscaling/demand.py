@@ -14,14 +14,7 @@ NO_ROUTER = "any router"
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A counter summed over pods, which only grows: pods that come, go, restart or do not answer do not change it.
-
-    Examples:
-        >>> total = Total().after({"a": 100.0}, staying={"a"})
-        >>> total = total.after({"a": 103.0, "b": 50.0}, staying={"a", "b"})
-        >>> total.value, total.after({"a": 1.0, "b": 52.0}, staying={"a", "b"}).value
-        (3.0, 6.0)
-    """
+    """A counter summed over pods, which only grows: pods that come, go, restart or do not answer do not change it."""
 
     value: float = 0.0
     last: Mapping[str, float] = field(default_factory=dict)

@@ -60,13 +60,6 @@ def followed_replicas(requested: int, now: int, state: ExternalState) -> int:
     """The number of engines: as the autoscaler wrote it; before it has written, not fewer than now.
 
     So a change of the backend takes no engine away: `spec.replicas` is old until the first write.
-
-    Examples:
-        >>> waiting = ExternalState(Reason.AUTOSCALER_PENDING, "")
-        >>> followed_replicas(1, 5, waiting), followed_replicas(8, 5, waiting)
-        (5, 8)
-        >>> followed_replicas(1, 5, ExternalState(Reason.FOLLOWING_AUTOSCALER, "", replicas=1))
-        1
     """
     return requested if state.replicas == requested else max(requested, now)
 

@@ -68,12 +68,6 @@ def engines_query(
         bypasses_routers: whether something else than the operator's routers sends requests; only engines know of them.
         least_seconds: S at the target where prompts bind it, else zero.
         has_groups: whether an engine is a group of pods; the first one of each has the series.
-
-    Examples:
-        >>> metrics = EngineSeries("running", "waiting", "finished_total")
-        >>> query = engines_query(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
-        >>> query.endswith(") / 32")
-        True
     """
     routers = f'{{{_pods(key, ROUTER)},proxy="{BACKEND}"}}'
     queued, held, sent = (f"sum({name}{{{_pods(key, ROUTER)}}})" for name in (QUEUED, HELD, RUNNING))

@@ -60,14 +60,7 @@ class CachedObject:
 
 
 class Codec:
-    """Compresses objects. The first one of a kind and component is the dictionary for all others, which are like it.
-
-    Examples:
-        >>> meta = {"name": "a", "namespace": "b", "resourceVersion": "7", "managedFields": []}
-        >>> cached = Codec().pack({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"c": "d"}})
-        >>> cached.version, cached.manifest["metadata"], cached.manifest["data"]
-        (7, {'name': 'a', 'namespace': 'b', 'resourceVersion': '7'}, {'c': 'd'})
-    """
+    """Compresses objects. The first one of a kind and component is the dictionary for all others, which are like it."""
 
     def __init__(self) -> None:
         self._dictionaries: dict[tuple[str, str], bytes] = {}

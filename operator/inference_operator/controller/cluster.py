@@ -24,12 +24,7 @@ class Listing:
 
 
 class ClusterError(Exception):
-    """A request that failed or whose outcome is unknown: the cause in a phrase for users, the rest for logs.
-
-    Examples:
-        >>> str(ClusterError("HTTP 503: overloaded", request="PATCH /api/v1/pods"))
-        'PATCH /api/v1/pods: HTTP 503: overloaded'
-    """
+    """A request that failed or whose outcome is unknown: the cause in a phrase for users, the rest for logs."""
 
     def __init__(self, cause: str, *, request: str = "", retry_after: float = 0.0) -> None:
         super().__init__(f"{request}: {cause}" if request else cause)

@@ -14,10 +14,6 @@ class NodeStore:
     """Nodes by name. Before the first listing it is unknown whether there are any.
 
     Versions only grow: an event that is older than the stored node, for example from before a listing, is ignored.
-
-    Examples:
-        >>> NodeStore().nodes is None
-        True
     """
 
     def __init__(self) -> None:

@@ -60,13 +60,6 @@ def stops(failed: AbstractSet[Key], own: Key | None, rollouts: RolloutSettings) 
     The administrator chose the canary, and two namespaces seldom have the same fault by chance. A single failure stops
     nothing: its fault may be its own, and its user must not hold a change of the administrator from all others. Several
     in one namespace stop those of this namespace, so a cluster with one namespace is protected too.
-
-    Examples:
-        >>> a, b, c = Key("team-a", "a"), Key("team-a", "b"), Key("team-b", "c")
-        >>> [stops(failed, c, RolloutSettings()) for failed in ({a}, {a, b}, {a, Key("team-c", "d")})]
-        [False, False, True]
-        >>> stops({a, b}, Key("team-a", "e"), RolloutSettings()), stops({a}, c, RolloutSettings(canary="team-a/a"))
-        (True, True)
     """
     by_namespace = Counter(key.namespace for key in failed)
     in_own = by_namespace[own.namespace] if own else 0

@@ -81,15 +81,7 @@ class Annotation(ABC, Generic[T]):
 
 
 class JsonAnnotation(Annotation[T]):
-    """An annotation that holds the JSON of a value alone.
-
-    Examples:
-        >>> numbers = JsonAnnotation("example.com/numbers", TypeAdapter(tuple[int, ...]))
-        >>> numbers.entry((1, 2)), numbers.entry(None)
-        ({'example.com/numbers': '[1,2]'}, {})
-        >>> numbers.read({"metadata": {"annotations": numbers.entry((1, 2))}}), numbers.read(None)
-        ((1, 2), None)
-    """
+    """An annotation that holds the JSON of a value alone."""
 
     def __init__(self, key: str, form: TypeAdapter[T]) -> None:
         super().__init__(key)

@@ -142,14 +142,6 @@ def claim_size(cache: CacheSpec, model_bytes: int | None, live: str | None) -> s
     """The size of the claim; refused if the model does not fit, or if nothing says how large it must be.
 
     A live claim keeps its size unless a larger one is asked for or needed: a claim cannot shrink.
-
-    Examples:
-        >>> claim_size(CacheSpec(), 141 * 10**9, None), claim_size(CacheSpec(size="200Gi"), 141 * 10**9, None)
-        ('142Gi', '200Gi')
-        >>> claim_size(CacheSpec(), 141 * 10**9, "300Gi"), claim_size(CacheSpec(), None, "300Gi")
-        ('300Gi', '300Gi')
-        >>> claim_size(CacheSpec(size="100Gi"), 141 * 10**9, None).cure
-        'Set at least `142Gi`, or remove it.'
     """
     if model_bytes is None:
         return cache.size or live or _UNKNOWN

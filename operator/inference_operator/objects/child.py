@@ -100,13 +100,6 @@ def is_child(manifest: Manifest, owner: Owner) -> bool:
     """Whether the object belongs to the owner: by its owner reference, or by its labels if it may be without an owner.
 
     That is so if it outlives this owner, and if somebody has said that it is to be adopted.
-
-    Examples:
-        >>> from inference_operator.manifest import CONFIG_MAP, Key
-        >>> first, second = Owner(Key("a", "b"), "1"), Owner(Key("a", "b"), "2")
-        >>> kept = child(CONFIG_MAP, "x", owner=first, component="c", content={}, retain=True, outlives_owner=True)
-        >>> is_child(kept, first), is_child(kept, second), is_child(kept, Owner(Key("a", "other"), "1"))
-        (True, False, False)
     """
     annotations = manifest["metadata"].get("annotations") or {}
     return owner.owns(manifest) or (
@@ -134,15 +127,7 @@ def _is_alone(manifest: Manifest, owner: Owner) -> bool:
 
 
 def adopted_version(live: Manifest, desired: Manifest) -> str | None:
-    """The resourceVersion of a live object that is to be adopted, or whose adoption has begun; None for every other.
-
-    Examples:
-        >>> from inference_operator.manifest import CONFIG_MAP, Key
-        >>> desired = child(CONFIG_MAP, "x", owner=Owner(Key("a", "b"), "1"), component="c", content={})
-        >>> lost = {"metadata": {"resourceVersion": "7", "annotations": {ADOPT_ANNOTATION: ALLOWED}}}
-        >>> adopted_version(desired, desired), adopted_version(lost, desired)
-        (None, '7')
-    """
+    """The resourceVersion of a live object that is to be adopted, or whose adoption has begun; None for every other."""
     meta = live["metadata"]
     adoption = (meta.get("annotations") or {}).get(ADOPT_ANNOTATION)
     if meta.get("ownerReferences"):

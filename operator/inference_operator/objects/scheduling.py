@@ -59,14 +59,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm6
 
 
 def on_architecture(fields: Manifest, image: str) -> Manifest:
-    """The fields with a selector for the image's architecture, if its tag ends with one; requested selectors stay.
-
-    Examples:
-        >>> on_architecture({}, "docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64")
-        {'nodeSelector': {'kubernetes.io/arch': 'amd64'}}
-        >>> on_architecture({}, "docker.io/vllm/vllm-openai:v0.32.0@sha256:0123")
-        {}
-    """
+    """The fields with a selector for the image's architecture, if its tag ends with one; requested selectors stay."""
     architecture = _ARCHITECTURES.get(image.partition("@")[0].rpartition("-")[2])
     if architecture is None:
         return fields
@@ -138,13 +131,7 @@ def queue_labels(requested: SchedulingSpec) -> dict[str, str]:
 
 
 def api_form(part: BaseModel) -> Manifest:
-    """The fields by their API names, without empty ones, which the API server omits.
-
-    Examples:
-        >>> from inference_operator.api.scheduling import Toleration
-        >>> api_form(Toleration(key="dedicated", operator="Exists", value=""))
-        {'key': 'dedicated', 'operator': 'Exists'}
-    """
+    """The fields by their API names, without empty ones, which the API server omits."""
     named = {info.alias or name: getattr(part, name) for name, info in type(part).model_fields.items()}
     values = {name: _value(value) for name, value in named.items()}
     return {name: value for name, value in values.items() if value is not False and value not in (None, "", {}, [])}

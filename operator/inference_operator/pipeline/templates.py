@@ -206,12 +206,7 @@ def timeouts(spec: Spec, plan: Plan, settings: Settings) -> Timeouts:
 
 
 def startup_seconds(weight_bytes: int | None) -> int:
-    """Seconds that an engine may take to become ready; the shortest timeout if the checkpoint's size is unknown.
-
-    Examples:
-        >>> startup_seconds(None), startup_seconds(16_000_000_000), startup_seconds(140_000_000_000)
-        (1800, 1800, 2934)
-    """
+    """Seconds that an engine may take to become ready; the shortest timeout if the checkpoint's size is unknown."""
     if weight_bytes is None:
         return LEAST_SECONDS
     return max(LEAST_SECONDS, PREPARATION_SECONDS + math.ceil(weight_bytes / BYTES_PER_SECOND))

@@ -59,12 +59,7 @@ class PlanAnnotation(Annotation[PinnedPlan]):
         return _FORM.validate_python({**document, "spec_hash": document.get(_SPEC_HASH)})
 
     def engine(self, live: Manifest) -> str:
-        """Name of a workload's engine, also if somebody edited the plan; empty if the object has no plan.
-
-        Examples:
-            >>> PLAN_ANNOTATION.engine({"metadata": {"annotations": {PLAN_ANNOTATION.key: '{"engine":"VLLM"}'}}})
-            'VLLM'
-        """
+        """Name of a workload's engine, also if somebody edited the plan; empty if the object has no plan."""
         text = self.text(live)
         try:
             return str(_document(text).get("engine", "")) if text else ""

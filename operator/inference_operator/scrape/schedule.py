@@ -57,16 +57,6 @@ class Schedule:
 
     Args:
         intervals: by component, in the order in which the components of a key are scraped.
-
-    Examples:
-        >>> schedule = Schedule({"router": Intervals(5.0, 5.0, 5.0), "engine": Intervals(15.0, 15.0, 120.0)})
-        >>> key = Key("default", "qwen")
-        >>> schedule.due([key], now=0.0)
-        {}
-        >>> schedule.due([key], now=121.0)[key]
-        ('router', 'engine')
-        >>> schedule.due([key], now=121.0)
-        {}
     """
 
     def __init__(self, intervals: Mapping[str, Intervals]) -> None:
@@ -133,11 +123,6 @@ class Schedule:
 
 
 def _next(phase: float, interval: float, now: float) -> float:
-    """The first time after now that is a multiple of the interval away from the phase.
-
-    Examples:
-        >>> _next(3.0, 10.0, 3.0), _next(3.0, 10.0, 12.5), _next(103.0, 10.0, 12.5)
-        (13.0, 13.0, 13.0)
-    """
+    """The first time after now that is a multiple of the interval away from the phase."""
     at = phase + math.floor((now - phase) / interval + 1) * interval
     return at if at > now else at + interval

@@ -64,12 +64,7 @@ def _since(status: AdapterStatus, before: AdapterStatus | None, now: datetime) -
 
 
 def ready_adapters(adapters: Sequence[AdapterStatus]) -> str:
-    """Ready adapters and all of them; empty without adapters.
-
-    Examples:
-        >>> ready_adapters([AdapterStatus(name="a", phase=AdapterPhase.READY)]), ready_adapters([])
-        ('1/1', '')
-    """
+    """Ready adapters and all of them; empty without adapters."""
     ready = sum(adapter.phase is AdapterPhase.READY for adapter in adapters)
     return f"{ready}/{len(adapters)}" if adapters else ""
 

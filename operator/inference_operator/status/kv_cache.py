@@ -34,16 +34,7 @@ def kv_cache(observation: Observation, role: RoleObservation) -> KvCacheStatus |
 
 
 def remark(kv_cache: KvCacheStatus | None) -> str:
-    """A sentence about the reported size; empty where it is as estimated.
-
-    Examples:
-        >>> remark(KvCacheStatus(estimated_tokens=400_000, reported_tokens=300_000, pod_template_hash="a"))
-        'An engine reports a KV cache of 300,000 tokens, 25 % fewer than estimated.'
-        >>> remark(KvCacheStatus(estimated_tokens=400_000, reported_tokens=390_000, pod_template_hash="a"))
-        ''
-        >>> remark(KvCacheStatus(reported_tokens=65_536, pod_template_hash="a"))
-        'An engine reports a KV cache of 65,536 tokens.'
-    """
+    """A sentence about the reported size; empty where it is as estimated."""
     if kv_cache is None:
         return ""
     sentence = f"An engine reports a KV cache of {kv_cache.reported_tokens:,} tokens"

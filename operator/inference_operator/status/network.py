@@ -28,14 +28,7 @@ def network(
 
 
 def slow_network(status: NetworkStatus | None) -> str:
-    """A sentence about engines that do not use their network devices; empty if they do, or if it is not known.
-
-    Examples:
-        >>> slow_network(NetworkStatus(in_use="Socket", resource="rdma/ib", pod_template_hash="a"))[:71]
-        'NCCL connects the nodes by TCP sockets (`NET/Socket`), which is slow, a'
-        >>> slow_network(NetworkStatus(in_use="IB", resource="rdma/ib", pod_template_hash="a"))
-        ''
-    """
+    """A sentence about engines that do not use their network devices; empty if they do, or if it is not known."""
     if status is None or status.in_use != SOCKETS:
         return ""
     return (

@@ -75,12 +75,7 @@ sized: Chain[Observation, ConditionVerdict] = Chain((_refused, _inspecting, _not
 
 
 def not_run(parallel: ParallelSizes) -> str:
-    """The sentence about sizes that the project has had no GPUs for; empty for others.
-
-    Examples:
-        >>> not_run(ParallelSizes(tensor=1, data=16, nodes=2))
-        'Data parallel ranks with expert parallelism were not run by the project: try them before you rely on them.'
-    """
+    """The sentence about sizes that the project has had no GPUs for; empty for others."""
     if parallel.data == 1:
         return ""
     return "Data parallel ranks with expert parallelism were not run by the project: try them before you rely on them."
@@ -257,17 +252,7 @@ def _rounded(aim: Objective) -> Objective:
 
 
 def correction(plan: Plan) -> str:
-    """The engine's report and the sizes that follow; empty if the plan was not corrected.
-
-    Examples:
-        >>> from dataclasses import replace
-        >>> from inference_operator.sizing.plan import unchecked_plan
-        >>> from inference_operator.sizing.shape import Shape, SizingInputs
-        >>> plan = unchecked_plan(SizingInputs(tensor=1, shape=Shape(context=944)))
-        >>> correction(replace(plan, learned=Learned("", 1, context=2048, longest=1000)))
-        'The first engine did not start: it reported that 1,000 tokens fit. So the context was reduced from 2,048 to \
-944 tokens. To choose it yourself, set `spec.engine.maxModelLen`.'
-    """
+    """The engine's report and the sizes that follow; empty if the plan was not corrected."""
     learned = plan.learned
     if learned is None:
         return ""

@@ -52,12 +52,7 @@ def node_view(node: Manifest) -> NodeView:
 
 
 def whole_amount(amount: object) -> int:
-    """An amount of an extended resource, which is a whole number; 0 without one.
-
-    Examples:
-        >>> whole_amount("8"), whole_amount(8), whole_amount(""), whole_amount(None)
-        (8, 8, 0, 0)
-    """
+    """An amount of an extended resource, which is a whole number; 0 without one."""
     text = str(amount)
     return int(text) if text.isdecimal() else 0
 

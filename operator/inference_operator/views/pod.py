@@ -211,17 +211,7 @@ def _is_admitted(status: Manifest) -> bool:
 
 
 def has_been_ready(pod: Manifest) -> bool:
-    """Whether a pod is ready or was before: then Ready became false after the pod was initialized.
-
-    Examples:
-        >>> initialized = {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-02T03:00:00Z"}
-        >>> ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:00:00Z"}
-        >>> has_been_ready({"status": {"conditions": [initialized, ready]}})
-        False
-        >>> later = {**ready, "lastTransitionTime": "2026-01-02T03:10:00Z"}
-        >>> has_been_ready({"status": {"conditions": [initialized, later]}})
-        True
-    """
+    """Whether a pod is ready or was before: then Ready became false after the pod was initialized."""
     ready, initialized = (condition(mapping(pod, "status"), kind) for kind in ("Ready", "Initialized"))
     since, begin = timestamp(ready.get("lastTransitionTime")), timestamp(initialized.get("lastTransitionTime"))
     return ready.get("status") == "True" or (since is not None and begin is not None and since > begin)

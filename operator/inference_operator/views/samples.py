@@ -28,13 +28,7 @@ class Histogram:
     """Sum of all observations."""
 
     def part_within(self, limit: float) -> float:
-        """The part of the observations that are at most `limit`; linear in a bucket, as in PromQL.
-
-        Examples:
-            >>> found = Histogram((1.0, 3.0, float("inf")), (80, 100, 100), 90.0)
-            >>> found.part_within(1.0), found.part_within(2.0), found.part_within(9.0)
-            (0.8, 0.9, 1.0)
-        """
+        """The part of the observations that are at most `limit`; linear in a bucket, as in PromQL."""
         below, count = 0.0, 0.0
         for bound, counted in zip(self.bounds, self.counts, strict=True):
             if bound > limit:
@@ -45,12 +39,7 @@ class Histogram:
 
     @property
     def spread(self) -> float:
-        """The variance divided by the square of the mean; observations are evenly spread in a bucket, as above.
-
-        Examples:
-            >>> Histogram((1.0, 3.0, float("inf")), (0, 100, 100), 190.0).spread  # doctest: +ELLIPSIS
-            0.083333...
-        """
+        """The variance divided by the square of the mean; observations are evenly spread in a bucket, as above."""
         below, count, total, squares = 0.0, 0.0, 0.0, 0.0
         for bound, counted in zip(self.bounds, self.counts, strict=True):
             end = bound if bound < inf else below

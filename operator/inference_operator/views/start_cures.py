@@ -69,14 +69,7 @@ cm/topologymanager, nodeshutdown)."""
 
 
 def node_cure(cause: str, node: str) -> str:
-    """What helps where the kubelet of a node rejects a pod.
-
-    Examples:
-        >>> node_cure("NodeShutdown: Pod was rejected", "gpu-1")
-        '`gpu-1` shuts down: add a node, or wait until it is back.'
-        >>> node_cure("SysctlForbidden", "gpu-1")
-        'If `gpu-1` rejects every pod, run `kubectl cordon gpu-1`, so that new pods get another node.'
-    """
+    """What helps where the kubelet of a node rejects a pod."""
     cordon = f"run `kubectl cordon {node}`, so that new pods get another node"
     cure = next(text for reason, text in _NODE_CURES.items() if cause.startswith(reason))
     return cure.format(node=node, cordon=cordon) if node else ""

@@ -66,13 +66,7 @@ GANG_SCHEDULERS = (COSCHEDULING, VOLCANO)
 
 
 def gang_scheduler(requested: SchedulingSpec, unavailable: Collection[Kind]) -> GangScheduler | None:
-    """The gang scheduler of a new group; None if nothing says that it has one.
-
-    Examples:
-        >>> gang_scheduler(SchedulingSpec(schedulerName="gpus"), []) is COSCHEDULING
-        True
-        >>> gang_scheduler(SchedulingSpec(schedulerName="gpus"), [COSCHEDULING_GROUP])
-    """
+    """The gang scheduler of a new group; None if nothing says that it has one."""
     if requested.gang is Gang.OFF or requested.queue_name or not requested.scheduler_name:
         return None
     named = VOLCANO if requested.scheduler_name == VOLCANO_SCHEDULER else COSCHEDULING

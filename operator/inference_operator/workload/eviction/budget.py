@@ -31,12 +31,7 @@ class Disruption:
 
     @property
     def keeps(self) -> int | None:
-        """The pods that stay; None to let one go while all others are ready.
-
-        Examples:
-            >>> Disruption(wanted=1, refuses=True).keeps, Disruption(wanted=3, serving=(1, 1, 1), leaves=True).keeps
-            (1, 2)
-        """
+        """The pods that stay; None to let one go while all others are ready."""
         if self.existing is None:
             return self._limit(self.wanted, refuses=self.refuses)
         wanted = min(self.wanted, self.existing)

@@ -141,14 +141,7 @@ class Yielding:
 
     @property
     def notice(self) -> str:
-        """Sentences about those that have no pods now; empty if there are none.
-
-        Examples:
-            >>> record = GivenBack(datetime.fromisoformat("2026-01-02T03:04:05Z"), older="qwen-engine-0")
-            >>> Yielding({"qwen-engine-1": record}, frozenset({"qwen-engine-1"})).notice
-            'Group `qwen-engine-1` had nodes for a part of its pods only and gave them back for the older group \
-`qwen-engine-0`; it tries again at 03:04:35 UTC.'
-        """
+        """Sentences about those that have no pods now; empty if there are none."""
         pairs = ((name, self.records[name]) for name in sorted(self.off))
         return sentences(*(_sentence(name, record) for name, record in pairs if record))
 

@@ -52,13 +52,7 @@ class MovedPods:
 
     @property
     def notice(self) -> str:
-        """The cure for users, in a sentence; empty if there is none.
-
-        Examples:
-            >>> MovedPods({"gpu-1": "a-b-c"}).notice
-            'An engine was moved away from node `gpu-1` after hardware errors of a GPU: cordon the node, then reset or \
-replace the GPU.'
-        """
+        """The cure for users, in a sentence; empty if there is none."""
         if not self.uids:
             return ""
         nodes = ", ".join(f"`{name}`" for name in sorted(self.uids))

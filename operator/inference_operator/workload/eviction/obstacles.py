@@ -155,14 +155,7 @@ def _over_quota(start: Start) -> datetime | None:
 
 
 def _has_place_for_one(message: str) -> bool:
-    """Whether a quota is only full: neither lower than what is used, nor than what one pod requests.
-
-    Examples:
-        >>> _has_place_for_one("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1")
-        True
-        >>> _has_place_for_one("exceeded quota: q, requested: memory=2Gi, used: memory=1Gi, limited: memory=1Gi")
-        False
-    """
+    """Whether a quota is only full: neither lower than what is used, nor than what one pod requests."""
     found = _OVER_QUOTA.search(message)
     try:
         requested, used, limit = (
