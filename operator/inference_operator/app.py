@@ -105,12 +105,7 @@ class Operator:
         )
         self._lister = Lister(cluster, self._cache, settings, self._queue.add)
         self._relist_loop = RelistLoop(self._lister, settings, search_seconds)
-        self._watches = Watches(
-            self._lister.on_event,
-            versions=self._lister.versions,
-            on_watch_started=lambda resource: metrics.WATCHES.labels(resource).inc(),
-            on_events_lost=self._relist_loop.on_events_lost,
-        )
+        self._watches = _watches(self._lister, self._relist_loop)
         self._stalls = StallWatch()
         self._measure(settings)
 
@@ -211,6 +206,15 @@ def _account(settings: Settings) -> str:
 def _instance() -> str:
     """A name for this process: the pod's name and the start time, because a pod may start several processes."""
     return f"{socket.gethostname()[:63]}-{datetime.now(UTC):%Y%m%d%H%M%S}"
+
+
+def _watches(lister: Lister, relist_loop: RelistLoop) -> Watches:
+    return Watches(
+        lister.on_event,
+        versions=lister.versions,
+        on_watch_started=lambda resource: metrics.WATCHES.labels(resource).inc(),
+        on_events_lost=relist_loop.on_events_lost,
+    )
 
 
 def _count_scrape(component: str, *, answered: bool) -> None:
