@@ -9,18 +9,12 @@ from syrupy.assertion import SnapshotAssertion
 from inference_operator.api.router import MAX_ROUTERS, RouterAccessLog, RouterSpec, RouterStrategy
 from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Owner
-from inference_operator.router.adapters import ADAPTERS_MAP, ADAPTERS_SCRIPT
-from inference_operator.router.affinity import AFFINITY_FILE
 from inference_operator.router.deployment import haproxy_command
-from inference_operator.router.entry import ENTRY_SCRIPT, PEERS_SCRIPT
-from inference_operator.router.fairness import FAIRNESS_MAP
-from inference_operator.router.gateway_key import GATEWAY_KEY_MAP, GATEWAY_KEY_SCRIPT
 from inference_operator.router.haproxy import CHECK_SECONDS, CONNECT_SECONDS, config_files, haproxy_cfg
 from inference_operator.router.inputs import MIN_SLOTS, RouterInputs, Upstream, slots
-from inference_operator.router.observe import LOG_FIELDS, METRICS_FILE, USAGE_FILE
+from inference_operator.router.observe import LOG_FIELDS
 from inference_operator.router.process import CONFIG_FILE
 from inference_operator.router.servers import CHECK_INTERVAL_SECONDS
-from inference_operator.router.waiting import HOLD_SCRIPT
 from tests.testing.builders import KEY, NOW, SETTINGS, UID
 from tests.testing.golden import GoldenFile
 
@@ -78,20 +72,12 @@ def test_the_haproxy_configuration_with_adapters_equals_the_golden_file(golden: 
 
 
 def test_a_script_is_a_file_of_the_configuration_only_where_it_is_used() -> None:
-    always = {
-        CONFIG_FILE,
-        METRICS_FILE,
-        ENTRY_SCRIPT,
-        PEERS_SCRIPT,
-        FAIRNESS_MAP,
-        HOLD_SCRIPT,
-        GATEWAY_KEY_SCRIPT,
-        GATEWAY_KEY_MAP,
-    }
+    of_all = "metrics.lua entry.lua peers.lua fairness.map hold.lua gateway_key.lua gateway_key.map"
+    always = {CONFIG_FILE, *of_all.split()}
     assert set(config_files(REQUEST)) == always
-    assert set(config_files(PREFIX_AFFINITY)) == {*always, AFFINITY_FILE}
-    assert set(config_files(USAGE)) == {*always, USAGE_FILE}
-    assert set(config_files(WITH_ADAPTERS)) == {*always, ADAPTERS_SCRIPT, ADAPTERS_MAP}
+    assert set(config_files(PREFIX_AFFINITY)) == {*always, "affinity.lua"}
+    assert set(config_files(USAGE)) == {*always, "usage.lua"}
+    assert set(config_files(WITH_ADAPTERS)) == {*always, "adapters.lua", "adapters.map"}
 
 
 @pytest.mark.parametrize(

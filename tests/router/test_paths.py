@@ -10,7 +10,6 @@ import pytest
 from inference_operator.api.router import RouterSpec
 from inference_operator.engines.llama_cpp.llama_cpp import API_PATHS as LLAMA_PATHS
 from inference_operator.engines.vllm.vllm import API_PATHS
-from inference_operator.router.adapters import ADAPTERS_SCRIPT
 from inference_operator.router.error_response import INVALID, ErrorResponse
 from inference_operator.router.haproxy import config_files, haproxy_cfg
 from inference_operator.router.inputs import RouterInputs
@@ -49,7 +48,7 @@ def test_each_error_has_message_type_param_and_a_word_as_code() -> None:
 
 def test_the_page_for_clients_explains_each_code() -> None:
     made = {str(one["code"]) for one in errors(replace(serving(API_PATHS), spec=ALL_PARTS))}
-    made |= set(re.findall(r'"code": "(\w+)"', config_files(WITH_ADAPTERS)[ADAPTERS_SCRIPT]))
+    made |= set(re.findall(r'"code": "(\w+)"', config_files(WITH_ADAPTERS)["adapters.lua"]))
     rows = PAGE.partition("## Errors")[2]
     assert {code for code in re.findall(r"`([a-z_0-9]+)`", rows) if "_" in code} >= made
 

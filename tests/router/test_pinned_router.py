@@ -93,14 +93,14 @@ def is_renewed(result: Planned) -> bool:
 def test_ready_routers_are_written_by_no_later_release() -> None:
     result = later(RAW, SERVES)
     assert (result.desired[ROUTERS], result.desired[CONFIG]) == (MADE[ROUTERS], MADE[CONFIG])
-    assert result.latest_router_template != SERVES.template
+    assert result.router.latest_template != SERVES.template
 
 
 def test_the_later_release_is_used_when_no_router_is_ready() -> None:
     for pods in ((), (replace(SERVES, ready=False),), (replace(SERVES, template="of another"),)):
         result = later(RAW, *pods)
         assert is_renewed(result)
-        assert result.latest_router_template == router_pod(result.desired).template
+        assert result.router.latest_template == router_pod(result.desired).template
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.container import ResourcesSpec
+from inference_operator.api.router import RouterSpec
 from inference_operator.quantity import canonical, value
+from inference_operator.router.clients import process_connections
 from inference_operator.router.resources import (
     MOST_CONNECTIONS,
     MOST_THREADS,
+    buffer_bytes,
+    buffered_body_bytes,
+    buffered_requests,
     connections,
     process_resources,
     refusal_of_router_resources,
@@ -74,3 +79,21 @@ def test_resources_of_the_router_change_its_pods_and_configuration_and_no_engine
     assert "nbthread 2\n" in after[CONFIG]["data"]["haproxy.cfg"]
     containers = after[ROUTERS]["spec"]["template"]["spec"]["containers"]
     assert [one["resources"]["limits"] for one in containers] == [{"memory": "256Mi", "cpu": "2"}] * 2
+
+
+def test_buffers_get_larger_with_the_memory_and_smaller_with_the_queue() -> None:
+    small, large = ({"resources": {"limits": {"memory": memory}}} for memory in ("64Mi", "1Gi"))
+    of_many = {"queue": {"maxSize": 2000}}
+    sizes = [buffer_bytes(RouterSpec.model_validate(spec)) // 1024 for spec in (small, {}, large, of_many)]
+    assert sizes == [32, 80, 160, 64]
+
+
+def test_the_defaults_of_a_process() -> None:
+    assert process_resources(ResourcesSpec()) == {
+        "requests": {"cpu": "50m", "memory": "32Mi"},
+        "limits": {"memory": "256Mi"},
+    }
+    assert (threads(ResourcesSpec()), connections(ResourcesSpec())) == (1, 4096)
+    assert (buffered_body_bytes(RouterSpec()), buffered_requests(RouterSpec())) == (64 * 1024, 1092)
+    assert process_connections(RouterSpec()) == 3276 + 1024 + 3276 + 304
+    assert process_connections(RouterSpec(), has_prefill=True) == process_connections(RouterSpec()) + 409

@@ -8,6 +8,7 @@ from inference_operator.api.router import MOST_SIZE, RouterSpec
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Refused
+from inference_operator.router.inputs import slots
 from inference_operator.router.resources import CONNECTION_BYTES, PROCESSES, connections
 from inference_operator.router.waiting import QUEUE_SIZE, model, models, most_waiting, queue_size, refusal_of_queue
 from tests.testing.builders import CONFIG, ENGINES, inference_deployment, inputs, planned
@@ -121,3 +122,12 @@ def test_the_list_of_models_is_valid_json_between_single_quotes_for_any_names(na
 
 def test_a_percent_sign_in_a_name_is_no_variable_of_haproxy() -> None:
     assert '"50%%[date]"' in model("50%[date]")
+
+
+def test_a_quarter_of_a_queue_waits_in_each_process_and_less_with_little_memory() -> None:
+    assert queue_size(RouterSpec()) == 512
+    assert queue_size(RouterSpec.model_validate({"resources": {"limits": {"memory": "32Mi"}}})) == 128
+
+
+def test_routers_have_slots_for_more_engines_than_there_are() -> None:
+    assert [slots(1, 0), slots(31, 32), slots(32, 32), slots(1, 128)] == [32, 32, 64, 128]

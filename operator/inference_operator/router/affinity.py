@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from inference_operator.api.router import RouterStrategy
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.long_bodies import SEARCHED_BYTES
-from inference_operator.router.process import CONFIG_FOLDER
 from inference_operator.router.servers import FULL_WEIGHT
 
 AFFINITY_FILE = "affinity.lua"
@@ -25,7 +24,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         return None
     return {
         "searched_bytes": SEARCHED_BYTES,
-        "lua": f"{CONFIG_FOLDER}/{AFFINITY_FILE}",
         "model_names": ",".join(inputs.model_names),
         "session_header": inputs.spec.session_header,
         "weight": FULL_WEIGHT,

@@ -15,7 +15,6 @@ from inference_operator.router.deployment import router_deployment, router_templ
 from inference_operator.router.entry import ENTRY_SCRIPT, PEERS_SCRIPT, ROOM_FILE, room_text
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.limits import LIMITS_FILE
 from inference_operator.router.pinned_router import (
     ROUTER_PIN,
     SLOTS_ANNOTATION,
@@ -77,7 +76,7 @@ def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iter
     yield _config(used.content, inputs)
     yield router_deployment(inputs, used, turn)
     # Routers of an earlier release ask each other where users had limits.
-    if asks := not {PEERS_SCRIPT, LIMITS_FILE}.isdisjoint(used.content.files):
+    if asks := not {PEERS_SCRIPT, "limits.lua"}.isdisjoint(used.content.files):
         yield peers_service(inputs)
     if inputs.prefill:
         yield prompts_service(inputs)

@@ -68,55 +68,30 @@ _TOO_MANY = ErrorResponse(
 
 
 def client_connections(spec: RouterSpec) -> int:
-    """Connections of clients of one HAProxy process: each may fill a buffer with headers that do not end.
-
-    Examples:
-        >>> client_connections(RouterSpec())
-        3276
-    """
+    """Connections of clients of one HAProxy process: each may fill a buffer with headers that do not end."""
     most = connections(spec.resources)
     return min(most, max(1, most * CONNECTION_BYTES // buffer_bytes(spec)))
 
 
 def unfinished_bodies(spec: RouterSpec) -> int:
-    """Requests of one HAProxy process whose body may be on its way: at most half of its memory, like those that wait.
-
-    Examples:
-        >>> unfinished_bodies(RouterSpec())
-        819
-    """
+    """Requests of one HAProxy process whose body is on its way: at most half of its memory, like those that wait."""
     memory = connections(spec.resources) * CONNECTION_BYTES
     return max(1, memory // 2 // (BUFFERS_OF_WAITING * buffer_bytes(spec)))
 
 
 def frontend_connections(spec: RouterSpec) -> Mapping[str, int]:
-    """Connections of each frontend for requests. What waits may be at `gate`, and all requests may go on at `again`.
-
-    Examples:
-        >>> frontend_connections(RouterSpec())
-        {'api': 3276, 'gate': 1024, 'again': 3276}
-    """
+    """Connections of each frontend for requests. What waits may be at `gate`, and all requests may go on at `again`."""
     clients = client_connections(spec)
     return {"api": clients, "gate": GATES * queue_size(spec), "again": clients}
 
 
 def prefill_connections(spec: RouterSpec) -> int:
-    """Connections of engines that send prompts: only long ones come, and none waits for long.
-
-    Examples:
-        >>> prefill_connections(RouterSpec())
-        409
-    """
+    """Connections of engines that send prompts: only long ones come, and none waits for long."""
     return max(1, client_connections(spec) // 8)
 
 
 def process_connections(spec: RouterSpec, *, has_prefill: bool = False) -> int:
-    """Connections of one HAProxy process: the sum of what its frontends may have, so that none takes another's.
-
-    Examples:
-        >>> process_connections(RouterSpec()), process_connections(RouterSpec(), has_prefill=True)
-        (7880, 8289)
-    """
+    """Connections of one HAProxy process: the sum of what its frontends may have, so that none takes another's."""
     prompts = prefill_connections(spec) if has_prefill else 0
     return sum((*frontend_connections(spec).values(), READERS, HOOKS, DNS_UDP_SLOTS, prompts))
 

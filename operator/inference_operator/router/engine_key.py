@@ -7,12 +7,10 @@ from inference_operator.engines.engine_key_program import USER_HEADER
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
 
-ENGINE_KEY_SCRIPT, ENGINE_KEY_MAP = "engine_key.lua", "engine_key.map"
-
 ENGINE_KEY_FOLDER = "/etc/haproxy-engine-key"
 """Where the Secret with the key is mounted in routers' pods."""
 
-KEY_MAP_FILE = f"{CONFIG_FOLDER}/{ENGINE_KEY_MAP}"
+KEY_MAP_FILE = f"{CONFIG_FOLDER}/engine_key.map"
 KEY_ENTRY_OF_MAP = "engine"
 
 
@@ -20,9 +18,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     if not inputs.engine_key:
         return None
     return {
-        "lua": f"{CONFIG_FOLDER}/{ENGINE_KEY_SCRIPT}",
         "file": f"{ENGINE_KEY_FOLDER}/{KEY_ENTRY}",
-        "map": KEY_MAP_FILE,
         "entry": KEY_ENTRY_OF_MAP,
         "user_header": USER_HEADER.decode(),
     }

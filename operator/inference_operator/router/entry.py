@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from inference_operator.objects.names import service_host
 from inference_operator.router.dns import DNS_UDP_SLOTS
-from inference_operator.router.fairness import FAIRNESS_MAP
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER, METRICS_PORTS
 from inference_operator.router.servers import servers
@@ -29,10 +28,9 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
     owner, domain = inputs.owner.key, inputs.settings.cluster_domain
     most = zip(_prefixes(inputs), inputs.upstreams, strict=True)
     return {
-        "lua": f"{CONFIG_FOLDER}/{ENTRY_SCRIPT}",
         "peers_lua": f"{CONFIG_FOLDER}/{PEERS_SCRIPT}",
         "file": f"{CONFIG_FOLDER}/{ROOM_FILE}",
-        "map": f"{CONFIG_FOLDER}/{FAIRNESS_MAP}",
+        "map": f"{CONFIG_FOLDER}/fairness.map",
         "most": " ".join(f"{prefix}={upstream.max_concurrency}" for prefix, upstream in most),
         "peers_host": service_host(inputs.peers_name, owner.namespace, cluster_domain=domain),
         "peer_ports": ",".join(map(str, METRICS_PORTS)),

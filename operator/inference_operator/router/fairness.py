@@ -1,13 +1,12 @@
-"""The order of the queue: the values of fairness.cfg.j2."""
+"""The order of the queue: the values of fairness.cfg.j2.
+
+Its map has the present turn in milliseconds. It is empty, and `entry.lua` fills it.
+"""
 
 from collections.abc import Mapping
 
 from inference_operator.router.clients import SOURCE
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.process import CONFIG_FOLDER
-
-FAIRNESS_MAP = "fairness.map"
-"""The present turn in milliseconds: an empty map, which `entry.lua` fills."""
 
 LONGEST_TURN_MS = 60_000
 """Of `entry.lua`: until it is known how fast places become free."""
@@ -26,6 +25,5 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
     return {
         "source": SOURCE,
         "asks_keys": inputs.spec.keys is not None,
-        "map": f"{CONFIG_FOLDER}/{FAIRNESS_MAP}",
         "longest_ms": LONGEST_TURN_MS,
     }

@@ -4,13 +4,10 @@ import re
 from collections.abc import Mapping
 
 from inference_operator.objects import gateway_key
-from inference_operator.router.adapters import ADAPTERS_MAP
 from inference_operator.router.error_response import INVALID, RATE, SERVER, SHOWN, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
 from inference_operator.router.retries import ENGINES
-
-GATEWAY_SCRIPT = "gateway.lua"
 
 MODELS_PREFIX = "/models/"
 """Before the name of a model in the path form, which works for requests without a body too."""
@@ -42,8 +39,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         return None
     owner = inputs.owner.key
     return {
-        "lua": f"{CONFIG_FOLDER}/{GATEWAY_SCRIPT}",
-        "map": f"{CONFIG_FOLDER}/{ADAPTERS_MAP}",
+        "map": f"{CONFIG_FOLDER}/adapters.map",
         "session_header": inputs.spec.session_header,
         "prefix": MODELS_PREFIX,
         "by_path": _by_path(inputs.api_paths),

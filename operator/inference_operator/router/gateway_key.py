@@ -7,10 +7,7 @@ from inference_operator.objects import gateway_key
 from inference_operator.router.error_response import SERVER, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.keys import MARK_LETTERS
-from inference_operator.router.process import CONFIG_FOLDER
 from inference_operator.router.retries import ENGINES
-
-GATEWAY_KEY_SCRIPT, GATEWAY_KEY_MAP = "gateway_key.lua", "gateway_key.map"
 
 GATEWAY_KEY_FOLDER = "/etc/haproxy-gateway-key"
 """Where the Secret with the key is mounted in routers' pods; the folder is empty without it."""
@@ -36,9 +33,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         return None
     return {
         "mark_letters": MARK_LETTERS,
-        "lua": f"{CONFIG_FOLDER}/{GATEWAY_KEY_SCRIPT}",
         "file": f"{GATEWAY_KEY_FOLDER}/{gateway_key.GATEWAY_KEY_ENTRY}",
-        "map": f"{CONFIG_FOLDER}/{GATEWAY_KEY_MAP}",
         "current": "current",
         "former": "former",
         "headers": gateway_key.GATEWAY_HEADERS,

@@ -72,31 +72,24 @@ _PARTS: Sequence[_PartModule] = [
     *(adapters, affinity, body, clients, cors, dns, engine_key, entry, fairness, first_byte, gateway, gateway_key),
     *(headers, keys, limits, long_bodies, observe, paths, prefill, retries, servers, tls, waiting),
 ]
+_COPIED = (
+    *("metrics.lua", "usage.lua", "adapters.lua", "adapters.map", "affinity.lua", "engine_key.lua", "engine_key.map"),
+    *("entry.lua", "peers.lua", "gateway.lua", "gateway_key.lua", "gateway_key.map", "keys.lua", "keys.map"),
+    *("limits.lua", "tls.lua", "fairness.map", "hold.lua"),
+)
+"""Files that are the same for all routers. Each is used with the part of its name, if nothing else is said."""
 _ROUTER, _GATEWAY = (_TEMPLATES.get_template(name) for name in ("haproxy.cfg.j2", "gateway.cfg.j2"))
 
 
 def config_files(inputs: RouterInputs) -> dict[str, str]:
     parts = {module.__name__.rpartition(".")[2]: _part(module, inputs) for module in _PARTS}
-    copied = {
-        observe.METRICS_FILE: True,
-        observe.USAGE_FILE: inputs.spec.usage is RouterUsage.ENABLED,
-        adapters.ADAPTERS_SCRIPT: parts["adapters"],
-        adapters.ADAPTERS_MAP: parts["adapters"],
-        affinity.AFFINITY_FILE: parts["affinity"],
-        engine_key.ENGINE_KEY_SCRIPT: parts["engine_key"],
-        engine_key.ENGINE_KEY_MAP: parts["engine_key"],
-        entry.ENTRY_SCRIPT: not inputs.is_gateway,
-        entry.PEERS_SCRIPT: not inputs.is_gateway or parts["limits"],
-        gateway.GATEWAY_SCRIPT: inputs.is_gateway,
-        gateway_key.GATEWAY_KEY_SCRIPT: parts["gateway_key"],
-        gateway_key.GATEWAY_KEY_MAP: parts["gateway_key"],
-        keys.KEYS_SCRIPT: parts["keys"],
-        keys.KEYS_MAP: parts["keys"],
-        limits.LIMITS_FILE: parts["limits"],
-        tls.TLS_FILE: parts["tls"],
-        fairness.FAIRNESS_MAP: not inputs.is_gateway,
-        waiting.HOLD_SCRIPT: not inputs.is_gateway,
+    used = {
+        "metrics.lua": True,
+        "usage.lua": inputs.spec.usage is RouterUsage.ENABLED,
+        **dict.fromkeys(("entry.lua", "fairness.map", "hold.lua"), not inputs.is_gateway),
+        "peers.lua": not inputs.is_gateway or parts["limits"],
     }
+    copied = {name: used[name] if name in used else parts[name.partition(".")[0]] for name in _COPIED}
     texts = {name: process.script(name) for name, is_used in copied.items() if is_used}
     template = _GATEWAY if inputs.is_gateway else _ROUTER
     return {process.CONFIG_FILE: template.render(_values(inputs), **parts), **texts}
@@ -107,10 +100,13 @@ def haproxy_cfg(inputs: RouterInputs) -> str:
 
 
 def _part(module: _PartModule, inputs: RouterInputs) -> Mapping[str, object] | None:
-    """The values of a part, with the constants of its module by their names in lower case; None if it is not used."""
-    own = module.values(inputs)
+    """The values of a part, with the constants of its module by their names in lower case; None if it is not used.
+
+    Its script and its map have its name.
+    """
+    own, path = module.values(inputs), f"{process.CONFIG_FOLDER}/{module.__name__.rpartition('.')[2]}"
     constants = {name.strip("_").lower(): constant for name, constant in vars(module).items() if name.isupper()}
-    return None if own is None else {**constants, **own}
+    return None if own is None else {"lua": f"{path}.lua", "map": f"{path}.map", **constants, **own}
 
 
 def _values(inputs: RouterInputs) -> Mapping[str, object]:

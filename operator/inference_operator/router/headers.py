@@ -20,10 +20,5 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
 
 
 def _pattern(name: str) -> str:
-    """The regular expression of a name, which HAProxy keeps in lower case.
-
-    Examples:
-        >>> _pattern("X-B3-*")
-        'x-b3-.*'
-    """
+    """The regular expression of a name, which HAProxy keeps in lower case."""
     return name.lower().replace("*", ".*")

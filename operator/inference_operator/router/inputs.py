@@ -157,10 +157,6 @@ def slots(replicas: int, live: int) -> int:
 
     Scaling within the live number never changes the configuration, and so never restarts routers. One slot is for the
     engine that a rolling update adds.
-
-    Examples:
-        >>> slots(replicas=1, live=0), slots(replicas=31, live=32), slots(replicas=32, live=32), slots(1, live=128)
-        (32, 32, 64, 128)
     """
     if live > replicas:
         return live

@@ -1,23 +1,20 @@
-"""API keys of users: the values of keys.cfg.j2."""
+"""API keys of users: the values of keys.cfg.j2.
+
+Its map has users by the hash of their key. It is empty, and the script fills it. It is a file since HAProxy 3.0.11
+shares no map with `virt@` or `opt@` between two rules.
+"""
 
 from collections.abc import Mapping
 
 from inference_operator.api.router_keys import KEYS_FILE, KeysOfGateways
 from inference_operator.router.error_response import ErrorResponse
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.process import CONFIG_FOLDER
-
-KEYS_SCRIPT = "keys.lua"
 
 MARK_LETTERS = 16
 """Hexadecimal digits of a user's mark: no two of the users that a Secret has room for have the same."""
 
 KEYS_FOLDER = "/etc/haproxy-keys"
 """Where the Secret with the API keys is mounted."""
-
-KEYS_MAP = "keys.map"
-"""Users by the hash of their key: an empty map, which KEYS_SCRIPT fills. It is a file since HAProxy 3.0.11 shares no
-map with `virt@` or `opt@` between two rules."""
 
 _OF_GATEWAYS = "-gateway"
 """User of requests that a gateway names none for."""
@@ -31,9 +28,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     if inputs.spec.keys is None:
         return None
     return {
-        "lua": f"{CONFIG_FOLDER}/{KEYS_SCRIPT}",
         "file": f"{KEYS_FOLDER}/{KEYS_FILE}",
-        "map": f"{CONFIG_FOLDER}/{KEYS_MAP}",
         "trusts_gateways": inputs.spec.keys.gateways is KeysOfGateways.TRUST,
         "shows_users": inputs.spec.metrics.users,
     }

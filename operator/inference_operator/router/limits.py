@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from inference_operator.api.router import RouterSpec
 from inference_operator.router.error_response import RATE, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.process import CONFIG_FOLDER
-
-LIMITS_FILE = "limits.lua"
 
 _OVER_LIMIT = ErrorResponse(
     429, RATE, "rate_limit_exceeded", "the user of this API key has reached its limit of requests"
@@ -24,7 +21,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     if keys is None or not limits_keys(inputs.spec):
         return None
     return {
-        "lua": f"{CONFIG_FOLDER}/{LIMITS_FILE}",
         "requests_per_minute": keys.requests_per_minute or 0,
         "max_concurrent": keys.max_concurrent or 0,
     }

@@ -11,8 +11,6 @@ from inference_operator.router.process import CONFIG_FOLDER
 from inference_operator.router.resources import threads
 from inference_operator.text_tables import blocks
 
-METRICS_FILE, USAGE_FILE = "metrics.lua", "usage.lua"
-
 ROUTER_METRICS_PATH = "/metrics/router"
 """Path on the metrics ports, beside the exporter's `/metrics`."""
 
@@ -97,9 +95,9 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "access_log": inputs.spec.access_log,
         "log_format": log_format(GATEWAY_LOG_FIELDS if inputs.is_gateway else LOG_FIELDS),
         "threads": threads(inputs.spec.resources),
-        "metrics_lua": f"{CONFIG_FOLDER}/{METRICS_FILE}",
+        "metrics_lua": f"{CONFIG_FOLDER}/metrics.lua",
         "has_usage": inputs.spec.usage is RouterUsage.ENABLED,
-        "usage_lua": f"{CONFIG_FOLDER}/{USAGE_FILE}",
+        "usage_lua": f"{CONFIG_FOLDER}/usage.lua",
         "metrics_path": ROUTER_METRICS_PATH,
         "has_affinity": inputs.strategy is RouterStrategy.PREFIX_AFFINITY,
     }

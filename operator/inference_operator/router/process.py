@@ -32,12 +32,7 @@ CONFIG_FILE = "haproxy.cfg"
 
 
 def expanded(variable: str) -> str:
-    """An environment variable of the process, as HAProxy expands it in its configuration.
-
-    Examples:
-        >>> expanded("POD_IPS")
-        '${POD_IPS}'
-    """
+    """An environment variable of the process, as HAProxy expands it in its configuration."""
     return f"${{{variable}}}"
 
 

@@ -65,14 +65,7 @@ def refusal_of_router_resources(requested: ResourcesSpec, field: str = FIELD) ->
 
 
 def process_resources(requested: ResourcesSpec) -> Manifest:
-    """Requests and limits of each HAProxy process: its part of the pod's. Each key replaces one default.
-
-    Examples:
-        >>> process_resources(ResourcesSpec())
-        {'requests': {'cpu': '50m', 'memory': '32Mi'}, 'limits': {'memory': '256Mi'}}
-        >>> process_resources(ResourcesSpec(limits={"cpu": "3", "memory": "48Mi"}))["requests"]
-        {'cpu': '50m', 'memory': '24Mi'}
-    """
+    """Requests and limits of each HAProxy process: its part of the pod's. Each key replaces one default."""
     limits = {**LIMITS, **requested.limits}
     # A default request never exceeds a limit, which the API server would refuse.
     defaults = {name: min(amount, limits.get(name, amount), key=value) for name, amount in REQUESTS.items()}
@@ -84,48 +77,25 @@ def process_resources(requested: ResourcesSpec) -> Manifest:
 
 
 def _share(amount: str) -> str:
-    """The part of one process.
-
-    Examples:
-        >>> _share("1"), _share("512Mi"), _share("5M"), _share("1m")
-        ('500m', '256Mi', '2500k', '1m')
-    """
+    """The part of one process."""
     part = value(amount) / PROCESSES
     return canonical(f"{part:f}" if not amount.endswith("i") or part % 1024 else f"{int(part) // 1024}Ki")
 
 
 def threads(requested: ResourcesSpec) -> int:
-    """Threads of each HAProxy process: its whole CPUs, rounded up; without a limit, those of the request.
-
-    Examples:
-        >>> threads(ResourcesSpec()), threads(ResourcesSpec(limits={"cpu": "5"}))
-        (1, 3)
-    """
+    """Threads of each HAProxy process: its whole CPUs, rounded up; without a limit, those of the request."""
     resources = process_resources(requested)
     cpus: Decimal = value(resources["limits"].get("cpu", resources["requests"]["cpu"]))
     return min(MOST_THREADS, max(1, math.ceil(cpus)))
 
 
 def connections(requested: ResourcesSpec) -> int:
-    """Client connections of each HAProxy process, from its memory limit.
-
-    Examples:
-        >>> connections(ResourcesSpec()), connections(ResourcesSpec(limits={"memory": "2Gi"}))
-        (4096, 16384)
-    """
+    """Client connections of each HAProxy process, from its memory limit."""
     return min(MOST_CONNECTIONS, max(1, memory(requested) // CONNECTION_BYTES))
 
 
 def buffer_bytes(spec: RouterSpec) -> int:
-    """Size of each buffer of a HAProxy process, from its memory limit: a multiple of `HEADER_BYTES`.
-
-    Examples:
-        >>> small, large = ({"resources": {"limits": {"memory": memory}}} for memory in ("64Mi", "1Gi"))
-        >>> [buffer_bytes(RouterSpec.model_validate(spec)) // 1024 for spec in (small, {}, large)]
-        [32, 80, 160]
-        >>> buffer_bytes(RouterSpec.model_validate({"queue": {"maxSize": 2000}})) // 1024
-        64
-    """
+    """Size of each buffer of a HAProxy process, from its memory limit: a multiple of `HEADER_BYTES`."""
     limit = memory(spec.resources)
     waiting = math.ceil((spec.queue.max_size or 1) / PROCESSES)
     # Waiting requests take half of the memory.
@@ -134,22 +104,12 @@ def buffer_bytes(spec: RouterSpec) -> int:
 
 
 def buffered_body_bytes(spec: RouterSpec) -> int:
-    """Longest body that a router keeps whole until the answer begins: such a request survives the death of its engine.
-
-    Examples:
-        >>> buffered_body_bytes(RouterSpec()) // 1024
-        64
-    """
+    """Longest body that a router keeps until the answer begins: such a request survives the death of its engine."""
     return buffer_bytes(spec) - HEADER_BYTES
 
 
 def buffered_requests(spec: RouterSpec, large: int = 0) -> int:
-    """Requests of each HAProxy process whose bodies it keeps: with all buffers they fit its memory beside large ones.
-
-    Examples:
-        >>> buffered_requests(RouterSpec())
-        1092
-    """
+    """Requests of each HAProxy process whose bodies it keeps: all their buffers fit its memory beside large ones."""
     return max(1, (memory(spec.resources) - large) // (BUFFERS_PER_REQUEST * buffer_bytes(spec)))
 
 

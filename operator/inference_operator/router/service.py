@@ -180,13 +180,7 @@ def _parent(parent: ParentRef) -> Manifest:
 
 
 def url(owner: Owner, *, cluster_domain: str) -> str:
-    """URL of the OpenAI API inside the cluster.
-
-    Examples:
-        >>> from inference_operator.manifest import Key
-        >>> url(Owner(Key("default", "qwen"), "u"), cluster_domain="cluster.local")
-        'http://qwen.default.svc.cluster.local/v1'
-    """
+    """URL of the OpenAI API inside the cluster."""
     host = service_host(service_name(owner.key.name), owner.key.namespace, cluster_domain=cluster_domain)
     return f"http://{host}/v1"
 

@@ -29,19 +29,7 @@ _PROMPTS, _PREFILL, _FRONTEND = "prompts", "prefill", "FRONTEND"
 
 
 def router_sample(text: str) -> RouterSample | None:
-    r"""The sample in a router's statistics; None if the text is something else.
-
-    Examples:
-        >>> router_sample(
-        ...     "# pxname,svname,qcur,scur,stot,addr,\n"
-        ...     "engines,e1,0,2,8,10.0.0.1:8000,\n"
-        ...     "engines,gate,0,1,1,127.0.0.3:9100,\n"
-        ...     "engines,hold,0,1,4,127.0.0.4:9100,\n"
-        ...     "engines,BACKEND,3,7,24,,\n"
-        ... )  # doctest: +NORMALIZE_WHITESPACE
-        RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20, is_older=False,
-                     prompts=0, prompts_queued=0, prompts_failed=0)
-    """
+    """The sample in a router's statistics; None if the text is something else."""
     header, _, rest = text.removeprefix("# ").partition("\n")
     names = header.split(",")
     if not set(_COLUMNS) <= set(names):

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.process import CONFIG_FOLDER, POD_IPS_VARIABLE, TLS_PORT, expanded
-
-TLS_FILE = "tls.lua"
+from inference_operator.router.process import POD_IPS_VARIABLE, TLS_PORT, expanded
 
 TLS_FOLDER = "/etc/haproxy-tls"
 """Where the Secret of `router.tls` is mounted. HAProxy finds the key of a certificate at its path with `.key` added
@@ -24,7 +22,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     return {
         "port": TLS_PORT,
         "pod_ips": expanded(POD_IPS_VARIABLE),
-        "lua": f"{CONFIG_FOLDER}/{TLS_FILE}",
         "certificate": f"{TLS_FOLDER}/{TLS_CERTIFICATE_FILE}",
         "key": f"{TLS_FOLDER}/{TLS_KEY_FILE}",
         "check_ms": round(1000 * TLS_CHECK_SECONDS),

@@ -31,8 +31,6 @@ waits for an answer (openai-python 2, `DEFAULT_TIMEOUT`), the most what `coldSta
 COLD_START_MARGIN = 2
 """A start may take so many times as long as the measured one, for example where an image is not on the node yet."""
 
-HOLD_SCRIPT = "hold.lua"
-
 MODELS_PATH = "/v1/models"
 
 _QUEUE_FULL = ErrorResponse(429, RATE, "queue_full", "too many requests wait for an engine", 2)
@@ -45,26 +43,13 @@ _WAITING_BYTES = resources.BUFFERS_OF_WAITING * resources.LEAST_BUFFER_BYTES
 
 
 def most_waiting(spec: RouterSpec) -> int:
-    """Requests that can wait in a router pod: they take at most half of its memory and of its connections.
-
-    Examples:
-        >>> most_waiting(RouterSpec())
-        4096
-    """
+    """Requests that can wait in a router pod: they take at most half of its memory and of its connections."""
     memory = resources.connections(spec.resources) * resources.CONNECTION_BYTES
     return resources.PROCESSES * max(1, memory // 2 // _WAITING_BYTES)
 
 
 def queue_size(spec: RouterSpec) -> int:
-    """Held or queued requests of one HAProxy process above which new ones get 429.
-
-    Examples:
-        >>> small = {"resources": {"limits": {"memory": "32Mi"}}}
-        >>> queue_size(RouterSpec()), queue_size(RouterSpec.model_validate(small))
-        (512, 128)
-        >>> queue_size(RouterSpec.model_validate({"queue": {"maxSize": 101}}))
-        50
-    """
+    """Held or queued requests of one HAProxy process above which new ones get 429."""
     wanted = min(QUEUE_SIZE, most_waiting(spec)) if spec.queue.max_size is None else spec.queue.max_size
     return wanted // resources.PROCESSES
 
@@ -108,7 +93,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "max_wait_seconds": cold_start_seconds(inputs),
         "queue_seconds": int(spec.queue.timeout.total_seconds()),
         "queue_size": queue_size(spec),
-        "hold_lua": f"{CONFIG_FOLDER}/{HOLD_SCRIPT}",
+        "hold_lua": f"{CONFIG_FOLDER}/hold.lua",
         "models_list": models(names),
         "models_by_path": {f"{MODELS_PATH}/{name}": model(name) for name in names},
         "servers": [f"{server.prefix}{n}" for server in servers(inputs.upstreams) for n in range(1, inputs.slots + 1)],
