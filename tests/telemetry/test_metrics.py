@@ -4,8 +4,8 @@ import pytest
 from prometheus_client import generate_latest
 
 from inference_operator.controller.cache import Cache
+from inference_operator.telemetry.description import Description
 from inference_operator.telemetry.metrics import DESCRIPTIONS, RESOURCES
-from inference_operator.telemetry.resources import Description
 from tests.testing.builders import SETTINGS, inference_deployment
 
 UNITS = ("_seconds", "_total", "_info")

@@ -6,7 +6,6 @@ users or clients choose, beside the name and the namespace. A standby operator h
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,6 +17,7 @@ from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.diagnosis.restart_cause import RestartCause
 from inference_operator.manifest import Key
 from inference_operator.objects.names import PREFILL
+from inference_operator.telemetry.description import Description, descriptions
 from inference_operator.telemetry.restarts import EngineRestarts, RouterRestarts
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
@@ -26,14 +26,6 @@ from inference_operator.views.resource_figures import ResourceFigures
 
 Resource = tuple[Key, ResourceFigures, Sequence[EngineView], Sequence[PodView]]
 """An InferenceDeployment with its figures, its engines and the pods of its routers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    name: str
-    type: str
-    labels: Sequence[str]
-    text: str
 
 
 Series = tuple[Description, float, *tuple[str, ...]]
@@ -58,79 +50,27 @@ MAX_SERIES = (
     + len(("max", "target", "bound", "step", "no progress", "stalls", "router restarts"))
 )
 
-_OF = ("resource_namespace", "name")
-
-
-def _gauge(name: str, text: str, *labels: str) -> Description:
-    return Description(name, "gauge", (*_OF, *labels), text)
-
-
-def _counter(name: str, text: str, *labels: str) -> Description:
-    return Description(name, "counter", (*_OF, *labels), text)
-
-
-CONDITION = _gauge("infd_condition", "Always 1; the labels hold a condition of the status", "type", "status", "reason")
-REPLICAS = _gauge(
-    "infd_replicas",
-    "Engines that answer: `desired` by autoscaling or spec, `ready`, `starting`, `unscheduled` (without a node),"
-    " `terminating`",
-    "state",
+DESCRIPTIONS = descriptions(
+    "resource-metrics",
+    *("resource_namespace", "name"),
+    bounds=", ".join(f"`{bound.name.lower()}`" for bound in Bound),
+    causes=", ".join(f"`{cause}`" for cause in RestartCause),
 )
-MAX_REPLICAS = _gauge("infd_max_replicas", "Most engines of autoscaling: its `maxReplicas`")
-DEMAND = _gauge(
-    "infd_scaling_demand_requests",
-    "Requests for which the last decision of autoscaling wants engines: `steady`, `headroom`, and `backlog`, the part"
-    " of the backlog that counts",
-    "part",
-)
-TARGET = _gauge(
-    "infd_scaling_target_concurrency",
-    "Requests that one engine should have at a time, as the last decision of autoscaling used it",
-)
-BOUND = _gauge(
-    "infd_scaling_bound",
-    "Always 1; the label holds what set the number of engines in the last decision of autoscaling: "
-    + ", ".join(f"`{bound.name.lower()}`" for bound in Bound),
-    "bound",
-)
-GPUS = _gauge(
-    "infd_gpus",
-    "GPUs that engine pods of all roles request, by kind: `allocated` on nodes, or `pending`; by sizes in the status",
-    "gpu",
-    "state",
-)
-COST = _gauge(
-    "infd_cost_per_hour",
-    "Price of the allocated GPUs per hour, where `settings.gpuOffers` has the price of their kind",
-    "gpu",
-)
-STEP = _gauge("infd_startup_step", "Always 1, while an engine starts; the label holds `status.startup.step`", "step")
-START = _gauge(
-    "infd_engine_start_seconds",
-    "Start of the engine that became ready last, since the operator runs: `node` (until it is scheduled), `prepare`"
-    " (volumes, images), `load` (until it is ready)",
-    "phase",
-)
-NO_PROGRESS = _counter(
-    "infd_engine_no_progress_total",
-    "Engines that had requests, made no progress and did not respond for the operator's `noProgressSeconds`",
-)
-STALLS = _counter(
-    "infd_engine_stalls_total",
-    "Engines that had requests, made no progress and did not respond for the operator's `stallSeconds`",
-)
-RESTARTS = _counter(
-    "infd_engine_restarts_total",
-    "Restarts of engines in place, by the cause of the pod that ended first; a group of pods counts once: "
-    + ", ".join(f"`{cause}`" for cause in RestartCause),
-    "cause",
-)
-ROUTERS = _gauge("infd_router_pods", "Pods of routers: `ready`, `unready`, without those that are deleted", "state")
-ROUTER_RESTARTS = _counter("infd_router_restarts_total", "Restarts of containers of routers' pods, in place")
-DESCRIPTIONS = (
-    *(CONDITION, REPLICAS, MAX_REPLICAS, DEMAND, TARGET, BOUND, GPUS, COST, STEP, START),
-    *(NO_PROGRESS, STALLS, RESTARTS, ROUTERS, ROUTER_RESTARTS),
-)
+CONDITION = DESCRIPTIONS["infd_condition"]
+REPLICAS = DESCRIPTIONS["infd_replicas"]
+MAX_REPLICAS = DESCRIPTIONS["infd_max_replicas"]
+DEMAND = DESCRIPTIONS["infd_scaling_demand_requests"]
+TARGET = DESCRIPTIONS["infd_scaling_target_concurrency"]
+BOUND = DESCRIPTIONS["infd_scaling_bound"]
+GPUS = DESCRIPTIONS["infd_gpus"]
+COST = DESCRIPTIONS["infd_cost_per_hour"]
+STEP = DESCRIPTIONS["infd_startup_step"]
+START = DESCRIPTIONS["infd_engine_start_seconds"]
+NO_PROGRESS = DESCRIPTIONS["infd_engine_no_progress_total"]
+STALLS = DESCRIPTIONS["infd_engine_stalls_total"]
+RESTARTS = DESCRIPTIONS["infd_engine_restarts_total"]
+ROUTERS = DESCRIPTIONS["infd_router_pods"]
+ROUTER_RESTARTS = DESCRIPTIONS["infd_router_restarts_total"]
 Family = CounterMetricFamily | GaugeMetricFamily
 _FAMILIES: Mapping[str, type[Family]] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
@@ -152,7 +92,9 @@ class ResourceMetrics(Collector):
         self._faults[STALLS][key] += 1
 
     def collect(self) -> Iterator[Family]:
-        families = {item.name: _FAMILIES[item.type](item.name, item.text, labels=item.labels) for item in DESCRIPTIONS}
+        families = {
+            item.name: _FAMILIES[item.type](item.name, item.text, labels=item.labels) for item in DESCRIPTIONS.values()
+        }
         resources = list(self.resources())
         self._restarts.update({key: engines for key, _, engines, _ in resources})
         self._router_restarts.update({key: routers for key, _, _, routers in resources})
