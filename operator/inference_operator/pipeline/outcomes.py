@@ -43,11 +43,6 @@ class Planned(Outcome):
         return self.hold is Hold.ALL
 
     @property
-    def latest_router_template(self) -> str:
-        """Hash of the routers' pod template as this release builds it; empty without routers."""
-        return self.router.latest_template
-
-    @property
     def scaled_role(self) -> Role:
         """The role that `/scale` is about."""
         return next(role for role in self.roles if role.context.spec.has_scale)

@@ -224,7 +224,7 @@ class Observation:
     @property
     def routers_outdated(self) -> bool:
         """Whether this release builds another pod template or configuration than the routers keep."""
-        latest = self.planned.latest_router_template if self.planned else ""
+        latest = self.planned.router.latest_template if self.planned else ""
         return bool(latest) and self.routers.exists and self.routers.template != latest
 
     @cached_property
