@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -56,8 +56,15 @@ ROUTER = {
 USER, KEY = "alice", "sk-alice"
 OF = {"resource_namespace": "default", "name": MODEL}
 NOW = datetime.now(UTC)
-RATE_SECONDS = 4.0
+RATE_SECONDS = 8.0
 """The window of rates in pictures, whose load changes within seconds."""
+FIRST_ROWS = 24
+"""Units of Grafana's grid that the picture of the README has: three rows of panels."""
+QUIET_SECONDS, LOAD_STEP_SECONDS, START_SECONDS, DRAIN_SECONDS = 6.0, 16.0, 6.0, 5.0
+"""Of the pictures: before the load, of one number of clients, of an engine, and until one that leaves has ended."""
+PICTURED = {name: f"127.0.54.{number}" for number, name in enumerate("abcdef", 1)}
+SLOW = {"SIMULATOR_DECODE_STEP_SECONDS": "0.02", "SIMULATOR_KV_CACHE_TOKENS": "6000"}
+"""Engines that two cores simulate side by side, and that a few clients fill."""
 PNG = b"\x89PNG\r\n"
 
 NOTHING_TO_SHOW = {
@@ -91,13 +98,16 @@ NEEDS_AN_API_SERVER = {
 NEEDS_RECONCILES = {"operator: Times"}
 """Without a reconcile, its quantiles are no numbers."""
 
+SWITCHED_OFF = {"service: Hits in the host's memory", "service: Guessed tokens that are accepted"}
+"""Their shares are of nothing, which pictures leave out."""
+
 NEEDS_MORE = {"operator: Reconciles, {{result}}", "service: Guessed tokens that are accepted, accepted"}
 """Series that begin with the first reconcile, or with a draft, beside others of the same panel."""
 
 Values = dict[str, float]
 
 
-def pod(name: str, *, ready: bool) -> Manifest:
+def pod(name: str, *, ready: bool, leaves: bool = False) -> Manifest:
     """An engine pod on a node, as the kubelet reports it."""
 
     def at(seconds: int) -> str:
@@ -113,7 +123,8 @@ def pod(name: str, *, ready: bool) -> Manifest:
             "uid": name,
             "labels": labels(MODEL, ENGINE),
             "creationTimestamp": at(0),
-            "resourceVersion": str(10 + ready),
+            "resourceVersion": str(10 + ready + leaves),
+            **({"deletionTimestamp": at(600)} if leaves else {}),
         },
         "spec": {"nodeName": "node-1"},
         "status": {
@@ -123,16 +134,22 @@ def pod(name: str, *, ready: bool) -> Manifest:
     }
 
 
+def resource(version: int, *, desired: int = len(ENGINES), step: str = "", rolls: bool = False) -> Manifest:
+    """An InferenceDeployment that serves, as the operator last wrote it."""
+    conditions = [{"type": "Ready", "status": "True", "reason": "Serving"}]
+    conditions += [{"type": "Reconciling", "status": "True", "reason": "RollingOut"}] * rolls
+    plan = {"device": "GPU", "gpu": "H100-80GB", "gpusPerReplica": GPUS // len(ENGINES)}
+    status = {"conditions": conditions, "plan": plan, "startup": {"pod": "a", "step": step}}
+    meta = {"name": MODEL, "namespace": "default", "uid": "u", "resourceVersion": str(version)}
+    spec = {"model": {"source": "hf://org/model"}, "replicas": desired, "autoscaling": {"maxReplicas": MOST}}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec, "status": status}
+
+
 @pytest.fixture
 async def cache() -> AsyncIterator[Cache]:
     """The cache of an operator whose page shows one resource with two engines that start."""
     cache = Cache(Settings())
-    ready = {"type": "Ready", "status": "True", "reason": "Serving"}
-    plan = {"device": "GPU", "gpu": "H100-80GB", "gpusPerReplica": GPUS // len(ENGINES)}
-    status = {"conditions": [ready], "plan": plan, "startup": {"pod": "a", "step": "LoadingWeights"}}
-    meta = {"name": MODEL, "namespace": "default", "uid": "u", "resourceVersion": "1"}
-    spec = {"model": {"source": "hf://org/model"}, "replicas": len(ENGINES), "autoscaling": {"maxReplicas": MOST}}
-    cache.put({"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec, "status": status})
+    cache.put(resource(1, step="LoadingWeights"))
     workload = {"name": workload_name(MODEL, ENGINE), "namespace": "default", "labels": labels(MODEL, ENGINE)}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {**workload, "resourceVersion": "1"}}
     cache.put({**deployment, "spec": {}})
@@ -150,13 +167,13 @@ async def cache() -> AsyncIterator[Cache]:
     LEADER.set(0)
 
 
-def targets(loopback: Loopback, operator: int) -> list[Target]:
+def targets(loopback: Loopback, operator: int, engines: Collection[str]) -> list[Target]:
     """What the PodMonitors select, with their labels and parameters."""
     ports = (loopback.metrics_port, loopback.twin_metrics_port)
     scopes = {"scope": ("frontend", "backend")}
     return [
         Target(f"127.0.0.1:{operator}", {"pod": "operator", "namespace": "inference-operator-system"}),
-        *(Target(f"{one.address}:{one.port}", {**OF, "pod": one.address}) for one in loopback.engines),
+        *(Target(f"{one}:{loopback.engine_port}", {**OF, "pod": one}) for one in engines),
         *(Target(f"127.0.0.1:{port}", {**OF, "pod": "router"}, parameters=scopes) for port in ports),
         *(Target(f"127.0.0.1:{port}", {**OF, "pod": "router"}, ROUTER_METRICS_PATH) for port in ports),
     ]
@@ -204,6 +221,16 @@ class Load:
             async with self.loopback.session.post(f"{self.loopback.url}/v1/completions", json={}) as answer:
                 assert answer.status == 401, await answer.text()
             self.unauthorized += 1
+
+    async def ask_for(self, seconds: float, at_once: int) -> None:
+        """Clients that ask again and again."""
+        end = time.monotonic() + seconds
+
+        async def client() -> None:
+            while time.monotonic() < end:
+                await self.ask(self.loopback.session, MODEL)
+
+        await asyncio.gather(*(client() for _ in range(at_once)))
 
     async def begin(self, prometheus: Prometheus) -> None:
         """Ask until Prometheus has the series of both processes: it does not count what was before a series' begin."""
@@ -327,22 +354,32 @@ async def choices(prometheus: Prometheus) -> Mapping[str, Sequence[str]]:
 
 
 @asynccontextmanager
-async def monitored(loopback: Loopback, cache: Cache, folder: Path) -> AsyncIterator[tuple[Prometheus, Load]]:
-    """A Prometheus that has the begin of all series of a router with two engines, and a client of that router."""
+async def monitored(
+    loopback: Loopback, cache: Cache, folder: Path, engines: Collection[str] = ENGINES, **speed: str
+) -> AsyncIterator[tuple[Prometheus, Load]]:
+    """A Prometheus that has the begin of all series of a router with two engines, and a client of that router.
+
+    Args:
+        loopback: gets the router.
+        cache: of the operator.
+        folder: for Prometheus.
+        engines: addresses that it scrapes; the two may be followed by others.
+        speed: `SIMULATOR_…` variables of the two.
+    """
     loopback.spec = RouterSpec.model_validate(ROUTER)
     loopback.write_keys(f"{USER}: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
     certificate = x509.load_der_x509_certificate(loopback.renew_certificate())
     await loopback.start_router()
     await loopback.start_twin()
     for address in ENGINES:
-        await started(loopback, address, SIMULATOR_DECODE_STEP_SECONDS="0.005")
+        await started(loopback, address, **{"SIMULATOR_DECODE_STEP_SECONDS": "0.005", **speed})
         loopback.names.addresses.append(address)
     await loopback.until_served(len(ENGINES))
     await loopback.until_twin_served(len(ENGINES))
     left = certificate.not_valid_after_utc - datetime.now(UTC)
     port, load = free_port(), Load(loopback, certificate_days=left / timedelta(days=1))
     async with serve_health(port, alive=lambda: True, ready=lambda: True):
-        prometheus = await Prometheus.start(folder, static_jobs(targets(loopback, port)), loopback.session)
+        prometheus = await Prometheus.start(folder, static_jobs(targets(loopback, port, engines)), loopback.session)
         try:
             pages = 1 + len(ENGINES) + 4
             await prometheus.until("sum(up)", pages)
@@ -389,24 +426,66 @@ def test_a_line_of_a_picture_has_a_gap_only_where_a_step_has_no_value() -> None:
     assert [str(value) for _, value in with_gaps(points, 1)] == ["1.0", "2.0", "nan", "4.0"]
 
 
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What pictures show: more requests, another engine for them, and a rollout."""
+
+    loopback: Loopback
+    cache: Cache
+
+    async def play(self) -> None:
+        """A minute and a half; every engine that leaves has answered its requests."""
+        self.cache.put(resource(2))
+        await asyncio.sleep(QUIET_SECONDS + LOAD_STEP_SECONDS)
+        decision = Decision(3, Bound.DEMAND, Terms(steady=14, headroom=5, backlog=2), TARGET)
+        RESOURCE_METRICS.scaling = {Key("default", MODEL): ScalingResult(decision)}.get
+        self.cache.put(resource(3, desired=3, step="LoadingWeights"))
+        await self.starts("c")
+        self.cache.put(resource(4, desired=3))
+        await asyncio.sleep(QUIET_SECONDS)
+        self.cache.put(resource(5, desired=3, step="LoadingWeights", rolls=True))
+        for old, new in zip("abc", "def", strict=True):
+            await self.starts(new)
+            await self.leaves(old)
+        self.cache.put(resource(6, desired=3))
+
+    async def starts(self, name: str) -> None:
+        self.cache.put(pod(name, ready=False))
+        await started(self.loopback, address := PICTURED[name], **SLOW)
+        await asyncio.sleep(START_SECONDS)
+        self.loopback.names.addresses.append(address)
+        self.cache.put(pod(name, ready=True))
+
+    async def leaves(self, name: str) -> None:
+        leaving = pod(name, ready=True, leaves=True)
+        self.cache.put(leaving)
+        self.loopback.names.addresses.remove(PICTURED[name])
+        await asyncio.sleep(DRAIN_SECONDS)
+        (engine,) = (one for one in self.loopback.engines if one.address == PICTURED[name])
+        engine.process.terminate()
+        self.cache.forget(leaving)
+
+
 @pytest.mark.full
-async def test_the_picture_of_every_dashboard_has_lines_in_each_panel(
+async def test_the_pictures_of_dashboards_have_lines_in_each_panel(
     loopback: Loopback, cache: Cache, tmp_path: Path
 ) -> None:
-    """`PICTURES=folder` keeps the pictures."""
+    """`PICTURES=folder` keeps the pictures; those of the documentation are in docs/images."""
     folder = Path(os.environ.get("PICTURES", tmp_path))
-    async with monitored(loopback, cache, tmp_path) as (prometheus, load):
-        begin = time.time()
-        for requests in (100, 400, 200, 50):
-            await load.ask_often(requests)
-            await asyncio.sleep(RATE_SECONDS)
+    async with monitored(loopback, cache, tmp_path, PICTURED.values(), **SLOW) as (prometheus, load):
+        begin, scene = time.time(), asyncio.create_task(Scene(loopback, cache).play())
+        await asyncio.sleep(QUIET_SECONDS)
+        for clients in (4, 8, 14, 14, 8):
+            await load.ask_for(LOAD_STEP_SECONDS, clients)
+        await scene
         await prometheus.until("count(infd:late_first_tokens:ratio_rate1h)", 1)
         source = Source(loopback.session, prometheus.url, OF)
         span = Span(time.time(), time.time() - begin, RATE_SECONDS)
+        await draw(source, FOLDER / "service.json", folder / "dashboard.png", span, below=FIRST_ROWS)
         for name, board in DASHBOARDS.items():
-            picture = folder / f"{name}.png"
+            picture = folder / f"dashboard-{name}.png"
             lines = await draw(source, FOLDER / f"{name}.json", picture, span)
             assert set(lines) == {panel.title for panel in board.panels}
             empty = {f"{name}: {title}" for title, found in lines.items() if not found}
-            assert empty - NOTHING_TO_SHOW - NEEDS_AN_API_SERVER - NEEDS_RECONCILES == set()
+            assert empty - NOTHING_TO_SHOW - NEEDS_AN_API_SERVER - NEEDS_RECONCILES - SWITCHED_OFF == set()
             assert picture.read_bytes().startswith(PNG)
