@@ -58,7 +58,12 @@ def install(namespace: str, helm_options: Sequence[str], environment: Mapping[st
     def run(*command: str, given: str | None = None) -> str:
         return _printed(command, environment, given)
 
-    context = run("kubectl", "config", "current-context").strip()
+    for name in ("kubectl", "helm"):
+        _found(name, environment)
+    try:
+        context = run("kubectl", "config", "current-context").strip()
+    except ClusterError as error:
+        raise ClusterError(f"{error}; choose a cluster by `kubectl config use-context`, or set KUBECONFIG") from error
     program = operator_program()
     sha256 = hashlib.sha256(program).hexdigest()
     name = f"{NAME}-{sha256[:NAME_DIGITS]}"
@@ -92,14 +97,23 @@ def _say(line: str) -> None:
     print(f"+ {line}", flush=True)
 
 
-def _printed(command: Sequence[str], environment: Mapping[str, str], given: str | None) -> str:
-    """What a command of the user's machine prints; its complaint becomes the error."""
-    name, *arguments = command
+def _found(name: str, environment: Mapping[str, str]) -> str:
     found = shutil.which(name, path=environment.get("PATH"))
     if found is None:
         raise ClusterError(f"{name} is missing on this machine: install it, and put it into a folder of PATH")
+    return found
+
+
+def _printed(command: Sequence[str], environment: Mapping[str, str], given: str | None) -> str:
+    """What a command of the user's machine prints; its complaint becomes the error."""
+    name, *arguments = command
     answer = subprocess.run(
-        [found, *arguments], input=given, env=environment, capture_output=True, text=True, check=False
+        [_found(name, environment), *arguments],
+        input=given,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if answer.returncode:
         raise ClusterError(f"`{name} {arguments[0]} …` failed: {answer.stderr.strip()}")

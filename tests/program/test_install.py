@@ -30,14 +30,22 @@ def test_it_needs_nothing_but_pythons_standard_library() -> None:
     assert not {name for name in others if not name.startswith("_")}
 
 
-def test_a_missing_command_is_named_with_a_cure(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=r"kubectl is missing on this machine: install it, and put it .* PATH"):
-        install(NAMESPACE, [], {"PATH": str(tmp_path)})
+def test_a_missing_command_is_named_with_a_cure_before_anything_is_written(tmp_path: Path) -> None:
+    for missing in ("kubectl", "helm"):
+        with pytest.raises(
+            ClusterError, match=rf"{missing} is missing on this machine: install it, and put it .* PATH"
+        ):
+            install(NAMESPACE, [], {"PATH": str(tmp_path)})
+        written(tmp_path / missing, "exit 1")
 
 
 def test_the_complaint_of_a_command_is_the_error(tmp_path: Path) -> None:
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text('#!/bin/sh\necho "error: current-context is not set" >&2\nexit 1\n')
-    kubectl.chmod(0o755)
-    with pytest.raises(ClusterError, match="`kubectl config …` failed: error: current-context is not set"):
+    written(tmp_path / "kubectl", 'echo "error: current-context is not set" >&2\nexit 1')
+    written(tmp_path / "helm", "exit 1")
+    with pytest.raises(ClusterError, match="`kubectl config …` failed: error: current-context is not set; choose a"):
         install(NAMESPACE, [], {"PATH": f"{tmp_path}:/bin:/usr/bin"})
+
+
+def written(script: Path, text: str) -> None:
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
