@@ -31,9 +31,10 @@ COMMAND, PROGRAM = "kubectl-infd", "infd_main.py"
 SCRIPT = f"""\
 #!/bin/sh
 # infd, with its libraries beside it. It needs a Python of these versions on the PATH.
+# pyenv has names of others there, which do not run.
 here=$(dirname "$(readlink -f "$0")")
 for version in {" ".join(reversed(PYTHONS))}; do
-  if command -v "python$version" > /dev/null; then exec "python$version" "$here/lib/{PROGRAM}" "$@"; fi
+  if "python$version" -c "" 2> /dev/null; then exec "python$version" "$here/lib/{PROGRAM}" "$@"; fi
 done
 case "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" in
   {"|".join(PYTHONS)}) exec python3 "$here/lib/{PROGRAM}" "$@" ;;

@@ -78,6 +78,13 @@ def keda_definitions() -> list[Path]:
     return sorted((folder / "config/crd/bases").glob("*.yaml"))
 
 
+def ensure_krew() -> tuple[Path, Path]:
+    """The manager of kubectl's plugins, and its check of manifests (a minute on two cores)."""
+    names = ("krew", "validate-krew-manifest")
+    folder = ensure([Command(name, f"sigs.k8s.io/krew/cmd/{name}") for name in names], MODULES / "krew", FLAGS)
+    return folder / names[0], folder / names[1]
+
+
 def ensure_kstatus() -> Path:
     """The command that applies kstatus to a list of recorded objects."""
     return _built("kstatus", "kstatus", ".")
