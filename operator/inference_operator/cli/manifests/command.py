@@ -89,8 +89,8 @@ def print_marks(options: argparse.Namespace) -> int:
     )
     keys = [(line[1], line[2].lower()) for line in lines if line]
     marks = {user: hashlib.sha256(f"{keys[0][1]}:{user}".encode()).hexdigest()[:MARK_LETTERS] for user in dict(keys)}
-    lines = (f"{mark} {user}" for user, mark in marks.items())
-    print_found([{"user": user, "mark": mark} for user, mark in marks.items()], options.output, lines)
+    shown = [f"{mark} {user}" for user, mark in marks.items()]
+    print_found([{"user": user, "mark": mark} for user, mark in marks.items()], options.output, shown)
     return 0
 
 
