@@ -31,7 +31,7 @@ AIMS: Mapping[str, Aim] = {
     "--help": at_most(0.1),
     "--version": at_most(0.1),
     "plan": at_most(0.6),
-    "list": at_most(1),
+    "list": at_most(0.4),
     "status": at_most(1),
 }
 """Seconds of the commands: what feels immediate, and what still feels like an answer."""
