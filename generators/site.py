@@ -11,6 +11,7 @@ Zensical is a fork outside PyPI.
 
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -272,7 +273,7 @@ def build(out: Path, url: str = "", version: str = __version__) -> None:
         ("zensical.toml", HEAD.format(nav=navigation(), url=site_url, version=version)),
     ):
         (out / name).write_text(text, encoding="utf-8")
-    command = ["uv", "tool", "run", "--quiet", "--from", ZENSICAL, "zensical", "build"]
+    command = [os.environ.get("UV", "uv"), "tool", "run", "--quiet", "--from", ZENSICAL, "zensical", "build"]
     subprocess.run(command, cwd=out, check=True)  # noqa: S603 - of constants
     # The theme finds a page in another version by that version's sitemap, where the start page is its folder.
     sitemap = out / "site" / version / "sitemap.xml"

@@ -4,8 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from generators.site import REPOSITORY, broken, build, list_versions, navigation
 from inference_operator import __version__
 
@@ -55,7 +53,6 @@ def test_the_newest_version_comes_first_and_is_the_start(tmp_path: Path) -> None
     assert 'href="0.10.0/index.html"' in (tmp_path / "index.html").read_text()
 
 
-@pytest.mark.full
 def test_two_versions_are_built_and_each_links_to_itself_alone(tmp_path: Path) -> None:
     for version in ("0.0.1", __version__):
         build(tmp_path, "https://docs.example/", version)
