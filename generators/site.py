@@ -27,6 +27,8 @@ from inference_operator import __version__
 REPOSITORY = Path(__file__).parents[1]
 ZENSICAL = "zensical==0.0.73"
 INDEX = Path("docs/README.md")
+VERSION = re.compile(r"\d+(\.\d+)*(-.+)?")
+"""Folders with other names are no versions."""
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 IMAGE = re.compile(r"!\[[^\]]*\]\((?!https?:)([^)\s#]+)\)")
 HEAD = """\
@@ -244,15 +246,17 @@ def broken(site: Path) -> Iterator[str]:
                 yield f"{path.relative_to(site)}: {link}"
 
 
-def _age(version: str) -> tuple[list[int], bool, str]:
+def _age(version: str) -> tuple[list[int], bool, list[tuple[int, str]]]:
     """Orders versions: a release is newer than its candidates, such as 1.0.0-rc.1."""
     numbers, _, candidate = version.partition("-")
-    return [int(number) for number in numbers.split(".")], not candidate, candidate
+    parts = [(int(part), "") if part.isdecimal() else (-1, part) for part in candidate.split(".")]
+    return [int(number) for number in numbers.split(".")], not candidate, parts
 
 
 def list_versions(site: Path) -> None:
     """Write the list of all versions in a folder, newest first, as mike does, and the start page of all."""
-    newest, *older = sorted((path.parent.name for path in site.glob("*/index.html")), key=_age, reverse=True)
+    folders = (path.parent.name for path in site.glob("*/index.html"))
+    newest, *older = sorted(filter(VERSION.fullmatch, folders), key=_age, reverse=True)
     known = [{"version": one, "title": one, "aliases": ["latest"] * (one == newest)} for one in (newest, *older)]
     (site / "versions.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     (site / "index.html").write_text(NEWEST.format(version=newest), encoding="utf-8")

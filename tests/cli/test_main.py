@@ -168,6 +168,9 @@ def test_render_reads_a_list_in_the_format_of_kubectl(infd: Infd) -> None:
         ("engine: {maxModelLen: '4096'}", "spec.engine.maxModelLen: must be an integer. Write it without quotes."),
         ("engine: {gpuMemoryUtilization: '0.9'}", "spec.engine.gpuMemoryUtilization: must be a number. Write it"),
         ("paused: 'true'", "spec.paused: must be `true` or `false`. Write it without quotes."),
+        ("engine: {gpuMemoryUtilization: '2'}", "spec.engine.gpuMemoryUtilization: must be a number. Write it without"),
+        ("engine: {maxAdapterRank: '16'}", "spec.engine.maxAdapterRank: must be an integer. Write it without quotes."),
+        ("engine: {maxAdapterRank: 7}", "spec.engine.maxAdapterRank: `7` is not allowed. Use 1, 8, 16,"),
     ],
 )
 def test_numbers_in_quotes_are_refused_as_the_api_server_refuses_them(infd: Infd, fields: str, complaint: str) -> None:
@@ -175,6 +178,12 @@ def test_numbers_in_quotes_are_refused_as_the_api_server_refuses_them(infd: Infd
     status, output, complaints = infd("render", "-f", "-", "--gpu", "L4:4", stdin=text)
     assert (status, output) == (1, "")
     assert complaints.startswith(f"qwen: {complaint}")
+
+
+def test_integers_that_helm_writes_as_floats_are_taken(infd: Infd) -> None:
+    fields = "replicas: 2.0\n  engine: {maxModelLen: 4.096e+03}\n"
+    text = f"{HEADER}metadata: {{name: qwen}}\nspec:\n  model: {{source: 'hf://Qwen/Qwen3-8B'}}\n  {fields}"
+    assert "must be an integer" not in infd("render", "-f", "-", "--gpu", "L4:4", stdin=text)[2]
 
 
 def test_all_mistakes_of_types_are_named_at_once(infd: Infd) -> None:

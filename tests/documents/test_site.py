@@ -43,12 +43,12 @@ def test_markdown_that_stayed_a_text_is_found(tmp_path: Path) -> None:
 
 
 def test_the_newest_version_comes_first_and_is_the_start(tmp_path: Path) -> None:
-    for version in ("0.9.0", "0.10.0-rc.1", "0.10.0", "0.10.0-rc.2"):
+    for version in ("0.9.0", "0.10.0-rc.9", "0.10.0", "0.10.0-rc.10", "explanation"):
         written(tmp_path / version, index="")
     list_versions(tmp_path)
     assert list(broken(tmp_path)) == []
     listed = json.loads((tmp_path / "versions.json").read_text())
-    assert [one["version"] for one in listed] == ["0.10.0", "0.10.0-rc.2", "0.10.0-rc.1", "0.9.0"]
+    assert [one["version"] for one in listed] == ["0.10.0", "0.10.0-rc.10", "0.10.0-rc.9", "0.9.0"]
     assert [one["aliases"] for one in listed] == [["latest"], [], [], []]
     assert 'href="0.10.0/index.html"' in (tmp_path / "index.html").read_text()
 

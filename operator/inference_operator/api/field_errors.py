@@ -65,6 +65,8 @@ def _unknown(_: ErrorDetails, path: Path) -> tuple[str, str]:
 
 def _not_allowed(error: ErrorDetails, _: Path) -> tuple[str, str]:
     expected = str(error.get("ctx", {}).get("expected", ""))
+    if isinstance(error["input"], str) and "'" not in expected:
+        return INTEGER
     hint = value_hint(str(error["input"])[:_MAX_QUOTED_LENGTH], re.findall(r"'([^']*)'", expected))
     allowed = expected.replace("'", "`")
     return f"{_quoted(error)} is not allowed.", " ".join(filter(None, (hint, f"Use {allowed}.")))
@@ -114,6 +116,7 @@ _TRANSLATORS: Mapping[str, Translator] = {
     "missing": lambda _, path: ("is required.", f"Set it. `{_explain(path)}` describes it."),
     "extra_forbidden": _unknown,
     "enum": _not_allowed,
+    "literal_error": _not_allowed,
     "string_pattern_mismatch": _wrong_format,
     "greater_than_equal": _bound("ge", "{} is too small.", "Use {} or more."),
     "less_than_equal": _bound("le", "{} is too large.", "Use {} or less."),

@@ -95,11 +95,11 @@ def with_quoted_numbers(parsed: Spec | Refusal, spec: object) -> Spec | Refusal:
     try:
         Spec.model_validate_json(json.dumps(spec, default=str), strict=True)
     except ValidationError as error:
+        texts = [each for each in error.errors(include_url=False) if isinstance(each["input"], str)]
+        quoted = [each for each in map(field_error, causes(texts)) if (each.problem, each.cure) in _QUOTED]
+        fields = {each.field for each in quoted}
         others = parsed.mistakes if isinstance(parsed, Refusal) else ()
-        strict = map(field_error, causes(error.errors(include_url=False)))
-        known = {one.field for one in others}
-        quoted = [one for one in strict if (one.problem, one.cure) in _QUOTED and one.field not in known]
-        return all_of([*quoted, *others]) if quoted else parsed
+        return all_of([*quoted, *(each for each in others if each.field not in fields)]) if quoted else parsed
     return parsed
 
 

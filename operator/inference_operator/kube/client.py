@@ -38,11 +38,16 @@ def _without_other_halves(*packages: str) -> Iterator[None]:
     passed = [name for name in packages if name not in sys.modules]
     for name in passed:
         spec = find_spec(name)
+        parent, _, child = name.rpartition(".")
         sys.modules[name] = ModuleType(name)
+        if parent:
+            setattr(sys.modules[parent], child, sys.modules[name])
         sys.modules[name].__path__ = (spec and spec.submodule_search_locations) or []
-    yield
-    for name in passed:
-        del sys.modules[name]
+    try:
+        yield
+    finally:
+        for name in passed:
+            del sys.modules[name]
 
 
 with _without_other_halves("kubernetes", "kubernetes.aio"):

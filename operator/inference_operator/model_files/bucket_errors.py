@@ -33,10 +33,9 @@ def failure_of(model: BucketModel, error: Exception) -> Failure:
         return Failure(Cause.DAMAGED, NotUnderstood(model.name, problem, "Rename it, or use a path without it."))
     told = _CHANGED if isinstance(error, PreconditionError) else text
     other = _REFUSED if code and status == "404" else ""
-    for cause, words, problem, cure in _ERRORS:
-        if words.search(told) or words.search(other):
-            shown = problem.format(code=code or status, in_parentheses=f" ({code})" if code else "")
-            return Failure(cause, NotUnderstood(model.name, shown, cure.format(secret=SECRET)))
+    for cause, _, problem, cure in (row for said in (told, other) for row in _ERRORS if row[1].search(said)):
+        shown = problem.format(code=code or status, in_parentheses=f" ({code})" if code else "")
+        return Failure(cause, NotUnderstood(model.name, shown, cure.format(secret=SECRET)))
     cure = "Check the network, the proxy and `spec.model.s3.endpoint`."
     return Failure(Cause.UNREACHABLE, NotUnderstood(model.name, _unreachable(status, code), cure))
 

@@ -1,6 +1,7 @@
 """`infd pause`, `resume`, `restart` and `renew`: edits of resources, one after the other, each with its wait."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from inference_operator.cli.cluster_command import ClusterCommand, Step, none_of
 from inference_operator.cli.edit.edits import EDITS, PARTS, Edit, Steps, is_paused
 from inference_operator.cli.managed_fields import applied_edit
 from inference_operator.cli.output import TABLES, dumped, progress_aside
-from inference_operator.cli.parser import RefusedError
+from inference_operator.cli.parser import RefusedError, harmless
 from inference_operator.controller.cluster import ConflictError, ForbiddenError, RejectedError
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
@@ -33,19 +34,21 @@ def run(options: argparse.Namespace) -> int:
     edits = [edit for part, edit in EDITS[options.edit].items() if getattr(options, "part", None) in (None, part)]
     unsure = f"Interrupted. Perhaps nothing has changed: `infd status {options.name}` shows it."
     command = ClusterCommand(options, interrupted=edits[0].interrupted or unsure)
-    made: list[Made] = []
+    made, failures = list[Made](), dict[str, None]()
 
-    async def work(cluster: KubeCluster) -> str:
+    async def work(cluster: KubeCluster) -> int:
         tasks = [(ref, edit) for ref in await _chosen(cluster, options) for edit in edits]
-        return await _Editor(command, options, cluster, made).make(tasks)
+        return await _Editor(command, options, cluster, made, failures).make(tasks)
 
-    with progress_aside(options.output):
-        refused = command.run(work)
-    if options.output not in TABLES:
-        print(dumped(made, options.output))
-    if refused:
-        raise RefusedError(refused)
-    return 0
+    try:
+        with progress_aside(options.output):
+            status = command.run(work)
+    finally:
+        if options.output not in TABLES:
+            print(dumped(made, options.output))
+    if failures and options.output not in TABLES:
+        raise RefusedError("\n".join(failures))
+    return status
 
 
 async def _chosen(cluster: KubeCluster, options: argparse.Namespace) -> Sequence[Ref]:
@@ -67,28 +70,32 @@ class _Editor:
     options: argparse.Namespace
     cluster: KubeCluster
     made: list[Made]
+    failures: dict[str, None]
+    """Messages; a resource that is paused or gone is so for both parts."""
     changed: bool = False
 
-    async def make(self, tasks: Sequence[tuple[Ref, Edit]]) -> str:
-        """Make one edit after the other, and return why some failed; empty if none did.
-
-        After a rollout that failed none is begun: it could fail likewise.
-        """
-        failures: dict[str, None] = {}  # a resource that is paused or gone is so for both parts
+    async def make(self, tasks: Sequence[tuple[Ref, Edit]]) -> int:
+        """Make one edit after the other. After a rollout that failed none is begun: it could fail likewise."""
+        status = 0
         for number, (ref, edit) in enumerate(tasks):
             self.changed, failed = False, False
             try:
                 message = await self._make(ref, edit)
                 print(f"{_shown(ref)}: {message}", flush=True)
             except RefusedError as error:
-                message, failed = str(error), not isinstance(error, NotEditedError)
-                failures[f"{_shown(ref)}: {message}"] = None
+                status, message, failed = error.status, str(error), not isinstance(error, NotEditedError)
+                self._fail(f"{_shown(ref)}: {message}")
             self.made.append(Made(ref.namespace, ref.name, edit.what, self.changed, message))
             if failed:
-                left = ", ".join(f"{edit.what} of {_shown(ref)}" for ref, edit in tasks[number + 1 :])
-                failures |= {f"Not renewed either: {left}.": None} if left else {}
+                if left := ", ".join(f"{edit.what} of {_shown(ref)}" for ref, edit in tasks[number + 1 :]):
+                    self._fail(f"Not renewed either: {left}.")
                 break
-        return "\n".join(failures)
+        return status
+
+    def _fail(self, message: str) -> None:
+        if message not in self.failures and self.options.output in TABLES:
+            print(harmless(message), file=sys.stderr)
+        self.failures[message] = None
 
     async def _make(self, ref: Ref, edit: Edit) -> str:
         """What was done; raises `RefusedError` where that failed."""
