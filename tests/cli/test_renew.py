@@ -12,7 +12,7 @@ from inference_operator.cli.managed_fields import applied_edit, manager
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd
 from tests.status.situations import RAW
-from tests.testing.stored_answers import listing
+from tests.testing.stored_answers import ApiServer, listing
 
 FOLDER = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments"
 RESOURCE = f"{FOLDER}/qwen"
@@ -283,6 +283,18 @@ def test_who_may_not_edit_is_told_the_right_and_no_further_resource_is_tried(
         "default/a: you may not edit it. The command needs the right to patch InferenceDeployments: may not be"
         " patched\nNot renewed either: routers of default/b.\n"
     )
+
+
+def test_what_became_of_resources_is_told_although_the_command_ends_early(infd: Infd, server: dict[str, bytes]) -> None:
+    put(server, stored("RouterVulnerable", name="a", spec={"paused": True}), stored("RouterOutdated", name="b"))
+    del server[f"{FOLDER}/b"]
+    ApiServer.forbidden.add(f"{FOLDER}/b")
+    status, output, complaints = infd("renew", "--routers", "--all")
+    assert (status > 1, output) == (True, "")
+    assert complaints.startswith("default/a: ")
+    assert "may not be read" in complaints
+    status, output, _ = infd("renew", "--routers", "--all", "--output=json")
+    assert [each["name"] for each in json.loads(output)["items"]] == ["a"]
 
 
 def test_an_operator_that_does_not_see_the_edit_is_named_at_the_timeout(infd: Infd, server: dict[str, bytes]) -> None:
