@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,8 +36,9 @@ def earlier(tmp_path: Path) -> Path:
     archive = tmp_path / "earlier.tar"
     command = ["git", "archive", f"--output={archive}", EARLIER]
     subprocess.run(command, cwd=REPOSITORY, check=True)
-    with tarfile.open(archive) as files:
-        files.extractall(tmp_path / EARLIER, filter="data")
+    (tmp_path / EARLIER).mkdir()
+    command = ["tar", "--extract", f"--file={archive}"]
+    subprocess.run(command, cwd=tmp_path / EARLIER, check=True)
     return tmp_path / EARLIER
 
 

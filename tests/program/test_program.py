@@ -36,8 +36,10 @@ def operator() -> bytes:
 def jobs(tmp_path_factory: pytest.TempPathFactory, operator: bytes) -> Path:
     """The unpacked archive of the Jobs."""
     folder = tmp_path_factory.mktemp("jobs")
-    with tarfile.open(fileobj=io.BytesIO(files(operator)[JOBS_FILE])) as tar:
-        tar.extractall(folder, filter="data")
+    archive = tmp_path_factory.mktemp("archive") / JOBS_FILE
+    archive.write_bytes(files(operator)[JOBS_FILE])
+    command = ["tar", "--extract", f"--file={archive}"]
+    subprocess.run(command, cwd=folder, check=True)
     return folder
 
 
