@@ -95,7 +95,7 @@ class Operator:
                 on_no_progress=metrics.RESOURCE_METRICS.count_no_progress,
                 on_stall=metrics.RESOURCE_METRICS.count_stall,
                 on_scrape=_count_scrape,
-                on_kv_cache=self._queue.add,
+                on_room=self._queue.add,
                 on_readable=self._queue.add,
                 on_scaling=self._queue.add,
                 on_adapters=self._queue.add,

@@ -177,7 +177,7 @@ async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
             on_no_progress=lambda _: None,
             on_stall=lambda _: None,
             on_scrape=lambda _component, *, answered: None,  # noqa: ARG005
-            on_kv_cache=lambda _: None,
+            on_room=lambda _: None,
             on_readable=lambda _: None,
             on_scaling=lambda _: None,
             on_adapters=lambda _: None,

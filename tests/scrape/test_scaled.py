@@ -85,7 +85,7 @@ class Hands:
             on_no_progress=lambda _: None,
             on_stall=lambda _: None,
             on_scrape=lambda _, answered: None,  # noqa: ARG005 - the protocol's name
-            on_kv_cache=lambda _: None,
+            on_room=lambda _: None,
             on_readable=lambda _: None,
             on_scaling=self.told.put_nowait,
             on_adapters=self.told.put_nowait,

@@ -64,7 +64,7 @@ class Hands:
     without_progress: list[Key] = field(default_factory=list)
     stalls: list[Key] = field(default_factory=list)
     scrapes: list[tuple[str, bool]] = field(default_factory=list)
-    caches: list[Key] = field(default_factory=list)
+    rooms: list[Key] = field(default_factory=list)
     readable: list[Key] = field(default_factory=list)
     scaling: list[Key] = field(default_factory=list)
     scraper: Scraper = field(init=False)
@@ -88,7 +88,7 @@ class Hands:
             on_no_progress=self.without_progress.append,
             on_stall=self.stalls.append,
             on_scrape=self.on_scrape,
-            on_kv_cache=self.caches.append,
+            on_room=self.rooms.append,
             on_readable=self.readable.append,
             on_scaling=self.scaling.append,
             on_adapters=self.adapters.append,
@@ -147,13 +147,26 @@ async def test_the_size_of_a_kv_cache_is_reported_once_for_each_start_of_the_eng
         await hands.scrape(at=0)
         seen = await hands.scrape(at=15)
         assert seen.engines["uid-engine"].sample.kv_cache_tokens == 2_097_152
-        assert hands.caches == [KEY]
+        assert hands.rooms == [KEY]
         served.text = LOADED.replace('kv_cache_size_tokens="2097152"', 'kv_cache_size_tokens="1048576"')
         await hands.scrape(at=30)
-        assert hands.caches == [KEY, KEY]
+        assert hands.rooms == [KEY, KEY]
         served.text = LOADED.replace('kv_cache_size_tokens="2097152"', "")
         await hands.scrape(at=45)
-    assert hands.caches == [KEY, KEY]
+    assert hands.rooms == [KEY, KEY]
+
+
+async def test_lengths_of_requests_are_reported_once_there_are_enough(hands: Hands) -> None:
+    fewer = 'vllm:request_prompt_tokens_count{engine="0",model_name="tiny"} 2.0'
+    assert fewer in LOADED
+    async with answering() as served:
+        hands.pods = [engine(served)]
+        await hands.scrape(at=0)
+        hands.rooms.clear()
+        for at, requests in ((15, 199), (30, 200), (45, 350)):
+            served.text = LOADED.replace(fewer, fewer.replace(" 2.0", f" {requests}"))
+            await hands.scrape(at=at)
+    assert hands.rooms == [KEY]
 
 
 async def test_what_an_engine_tells_of_its_adapters_is_stored_and_told_once(hands: Hands) -> None:

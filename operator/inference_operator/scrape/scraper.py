@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Protocol
 
+from inference_operator.autoscaling.latency import measured_lengths
 from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.controller.sample_store import SampleStore, ScalingStore
 from inference_operator.engines.base import Engine
@@ -82,8 +83,9 @@ class Callbacks:
     on_stall: Callable[[Key], None]
     """An engine has stalled for `stallSeconds`: called once for each stall."""
     on_scrape: OnScrape
-    on_kv_cache: Callable[[Key], None]
-    """An engine reports the size of its KV cache: called once for each start of an engine."""
+    on_room: Callable[[Key], None]
+    """An engine reports the size of its KV cache, or so many requests that their mean lengths count: called once for
+    each, at each start of an engine."""
     on_readable: Callable[[Key], None]
     """Whether the metrics of an engine can be read has changed."""
     on_adapters: Callable[[Key], None]
@@ -347,8 +349,10 @@ class Scraper:
         if self._store.see_engine(pod.uid, after):
             self._callbacks.on_readable(key)
         known_tokens = before.sample.kv_cache_tokens if before else None
-        if sample.kv_cache_tokens not in (None, known_tokens):
-            self._callbacks.on_kv_cache(key)
+        had_lengths = before is not None and measured_lengths([before.sample.tokens]) is not None
+        has_lengths = measured_lengths([sample.tokens]) is not None
+        if sample.kv_cache_tokens not in (None, known_tokens) or (has_lengths and not had_lengths):
+            self._callbacks.on_room(key)
         self._report_stall(key, before, after, in_traffic=pod.traffic)
 
     def _report_stall(
