@@ -167,7 +167,7 @@ async def _scraping(ports: tuple[int, int, int], load: Load) -> list[Figure]:
         on_no_progress=lambda _: None,
         on_stall=lambda _: None,
         on_scrape=on_scrape,
-        on_kv_cache=lambda _: None,
+        on_room=lambda _: None,
         on_readable=lambda _: None,
         on_scaling=lambda _: None,
         on_adapters=lambda _: None,

@@ -95,7 +95,7 @@ def _callbacks(told: asyncio.Queue[Key]) -> Callbacks:
         on_no_progress=lambda _: None,
         on_stall=lambda _: None,
         on_scrape=lambda _, answered: None,  # noqa: ARG005 - the protocol's name
-        on_kv_cache=lambda _: None,
+        on_room=lambda _: None,
         on_readable=lambda _: None,
         on_scaling=told.put_nowait,
         on_adapters=told.put_nowait,
