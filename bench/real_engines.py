@@ -31,16 +31,15 @@ from e2e.load.target import base_url
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.network import IpFamily
 from e2e.localkube.waiting import eventually
+from inference_operator.router.entry import ROOM_STEP
 
 NAME = "measured"
 ENGINES, CONVERSATIONS, TURNS, AT_ONCE = 4, 48, 5, 8
 BEGINNING_WORDS, TURN_WORDS, ANSWER_TOKENS = 400, 40, 8
 CACHE_BYTES, CACHE_TOKENS, LONG_TOKENS, BURST = 4 * 2**20, 4096, 480, 48
 """A KV cache in bytes and in tokens of this model, tokens of an answer, and requests that come at once."""
-UNWRITTEN = 0.25
-"""By so much may the room that is written differ from the measured one (ADR 70)."""
 LEARNED = 220
-"""Requests that end before the burst: the operator takes lengths from 200 (`autoscaling/measured.py`)."""
+"""Requests that end before the burst: the operator takes lengths from 200 (`autoscaling/latency.py`)."""
 LEARN_SECONDS, KUBELET_SECONDS = 300, 90
 """Until lengths have been scraped and written, and until the kubelet has brought the file to all routers."""
 SEED = 59
@@ -175,11 +174,11 @@ def room(served: Served) -> float:
         found = json.loads(served.kubectl("get", "configmap", f"{NAME}-router", "--output=json"))
         return float(found["data"].get("room", "e 0").split()[-1])
 
-    least = CACHE_TOKENS / LONG_TOKENS * (1 - UNWRITTEN)
+    answers_alone = CACHE_TOKENS / LONG_TOKENS
     eventually(
-        lambda: least <= written() <= CACHE_TOKENS / LONG_TOKENS,
+        lambda: answers_alone / ROOM_STEP <= written() <= answers_alone,
         seconds=LEARN_SECONDS,
-        what=lambda: f"room for about {CACHE_TOKENS / LONG_TOKENS:.1f} requests, not {written():.0f}",
+        what=lambda: f"room for about {answers_alone:.1f} requests, not {written():.0f}",
     )
     time.sleep(KUBELET_SECONDS)
     return written()

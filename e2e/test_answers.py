@@ -70,12 +70,12 @@ async def _chunk_times(tiny: Served) -> list[float]:
 @pytest.mark.full
 def test_generation_of_the_spec_applies_to_requests_that_name_nothing_and_limits_the_others(tiny: Served) -> None:
     generation = {"temperature": 0, "maxTokens": 6, "maxN": 2}
-    tiny.kubectl("patch", "infd", tiny.name, "--type=merge", "--patch", _patch(generation))
+    tiny.patch({"engine": {"generation": generation}})
     asked = {"model": "tiny", "prompt": PROMPT, "max_tokens": 50}
     _await_words(tiny, asked, 6)
     assert len({_text(tiny, asked) for _ in range(4)}) == 1, "temperature 0"
     assert tiny.post("/v1/completions", {**asked, "n": 3})[0] == 400
-    tiny.kubectl("patch", "infd", tiny.name, "--type=merge", "--patch", _patch(None))
+    tiny.patch({"engine": {"generation": None}})
     _await_words(tiny, asked, 50)
 
 
@@ -86,10 +86,6 @@ def _await_words(tiny: Served, asked: Mapping[str, object], words: int) -> None:
         seconds=ROLLOUT_SECONDS,
         what=f"answers of {words} words",
     )
-
-
-def _patch(generation: object) -> str:
-    return json.dumps({"spec": {"engine": {"generation": generation}}})
 
 
 def _text(tiny: Served, asked: Mapping[str, object]) -> str:

@@ -1,6 +1,5 @@
 """API keys on a real node: made by `infd key create`, mounted and updated by the kubelet."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,8 +41,7 @@ def keyed(tiny: Served) -> Iterator[tuple[Served, str]]:
 
 
 def _patch(served: Served, keys: object) -> None:
-    patch = json.dumps({"spec": {"router": {"keys": keys}}})
-    served.kubectl("patch", "infd", served.name, "--type=merge", f"--patch={patch}")
+    served.patch({"router": {"keys": keys}})
     volumes = "--output=jsonpath={.spec.template.spec.volumes[*].name}"
     eventually(
         lambda: ("api-keys" in served.kubectl("get", "deployment", f"{served.name}-router", volumes)) == bool(keys),

@@ -6,8 +6,10 @@ roles are rolled out. Each answer is that of one engine alone. The engines compu
 
 import json
 import random
+import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +22,7 @@ import yaml
 from e2e.deploy import stack
 from e2e.helpers.faults import cut_off, kill_container, paused
 from e2e.helpers.openai_clients import Answers, openai_clients
-from e2e.helpers.served_deployment import Served, metric
+from e2e.helpers.served_deployment import Served, metric, metrics_page
 from e2e.localkube.errors import ClusterError
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
@@ -43,6 +45,7 @@ TRANSFERRED_KIB = 64
 """That come before packets are dropped: less than the KV cache of one prompt."""
 HERE: Mapping[str, Any] = {"mm_processor_kwargs": {}}
 """A field that the middleware does not know: it keeps a prompt where it is decoded."""
+PREFILLS = re.compile(r'inference_operator_engine_prefills_total{cause="(\w*)",place="(\w+)"} (\S+)')
 REMOTE = 'inference_operator_engine_prefills_total{cause="",place="remote"}'
 
 
@@ -80,13 +83,13 @@ def test_prefill_engines_follow_the_prompts_from_none_to_two_and_back(
         with openai_clients(served, 1) as short:
             _until_prefills(served, 0)
             _await_answers(short)
-    say(f"{seen.wanted} prefill engines, {_shown(long)}, then short ones: {_shown(short)}; {_causes(served)}")
+    say(f"{seen.wanted} prefill engines, {_shown(long)}, then short ones: {_shown(short)}; {dict(_causes(served))}")
     assert (seen.wanted[0], max(seen.wanted), seen.wanted[-1]) == (0, 2, 0)
     assert not [*long.failures, *short.failures]
 
 
 def test_clients_notice_no_fault_of_a_prefill_engine(served: Served, expected: dict[str, str], say: Say) -> None:
-    _patch(served, {"disaggregation": {"prefill": {"replicas": 1, "autoscaling": None}}})
+    served.patch({"disaggregation": {"prefill": {"replicas": 1, "autoscaling": None}}})
     _until_prefills(served, 1)
     with openai_clients(served, CLIENTS, expected=expected) as answers:
         _await_remote(served, answers)
@@ -95,8 +98,7 @@ def test_clients_notice_no_fault_of_a_prefill_engine(served: Served, expected: d
             said = fault(served)
             _until_prefills(served, 1)
             _await_remote(served, answers)
-            grown = {cause: count - before.get(cause, 0) for cause, count in _causes(served).items()}
-            say(f"{name}{said}: {answers.right - right} answers, { ({k: v for k, v in grown.items() if v}) }")
+            say(f"{name}{said}: {answers.right - right} answers, {dict(_causes(served) - before)}")
             assert not answers.failures, name
     assert not answers.failures
 
@@ -108,7 +110,7 @@ def test_a_rollout_of_both_roles_loses_nothing_and_pairs_no_two_revisions(
     with openai_clients(served, CLIENTS, expected=expected) as answers, _watched(served) as seen:
         _await_remote(served, answers)
         env = yaml.safe_load(stack.SAMPLE.read_text())["spec"]["engine"]["env"]
-        _patch(served, {"engine": {"env": [*env, {"name": "ROLLED", "value": "1"}]}})
+        served.patch({"engine": {"env": [*env, {"name": "ROLLED", "value": "1"}]}})
         eventually(
             lambda: not old & {*served.pods(ENGINE), *served.pods(PREFILL)}, seconds=SOON, what="all engines are new"
         )
@@ -232,10 +234,6 @@ def _restarts(served: Served, pod: str) -> int:
         return 1
 
 
-def _patch(served: Served, spec: dict[str, object]) -> None:
-    served.kubectl("patch", "infd", NAME, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
-
-
 def _prefill(served: Served) -> tuple[str, str]:
     (found,) = served.pods(PREFILL).items()
     return found
@@ -252,14 +250,13 @@ def _until_prefills(served: Served, number: int) -> None:
     eventually(is_so, seconds=SOON, what=lambda: f"{number} prefill engines: {state()}")
 
 
-def _causes(served: Served) -> dict[str, int]:
-    """Prompts of all engines that answer, by where and why they were computed there."""
-    begin = "inference_operator_engine_prefills_total{"
-    places = {"remote": f'{begin}cause="",place="remote"', "gone": f'{begin}cause="gone"'}
-    causes = "short prefix shape field path unseen full revision refused status reset silent answer stale read error"
-    places |= {cause: f'{begin}cause="{cause}",place="local"' for cause in causes.split()}
-    addresses = served.pods(ENGINE).values()
-    return {cause: int(sum(metric(address, series) for address in addresses)) for cause, series in places.items()}
+def _causes(served: Served) -> Counter[str]:
+    """Prompts of all engines that answer: by why they were computed there, else by where they were computed."""
+    found = Counter[str]()
+    for address in served.pods(ENGINE).values():
+        for cause, place, count in PREFILLS.findall(metrics_page(address)):
+            found[cause or place] += int(float(count))
+    return found
 
 
 def _await_remote(served: Served, answers: Answers) -> None:

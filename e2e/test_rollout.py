@@ -74,7 +74,7 @@ def roll(served: Served, under_load: UnderLoad) -> Roll:
 
         def change() -> None:
             env = [*_environment(served), {"name": "ROLLED", "value": name}]
-            _patch(served, {"engine": {"env": env}})
+            served.patch({"engine": {"env": env}})
             eventually(
                 lambda: not old & set(served.pods("engine")) and _ready(served) == engines,
                 seconds=ROLL_SECONDS,
@@ -94,7 +94,7 @@ def test_a_renewal_of_the_routers_loses_no_request(served: Served, under_load: U
 
         The rollout may end before the command has started; it then finds the routers as they should be.
         """
-        _patch(served, ROUTERS.edit(_resource(served)))
+        served.patch(ROUTERS.edit(_resource(served)))
         ends = ("all routers are renewed.", "routers are as this release builds them. Nothing was changed.")
         assert _renewed(served).endswith(tuple(f"default/{NAME}: {end}\n" for end in ends))
         assert not old & set(_living(served)), "the command waits until routers are replaced"
@@ -137,10 +137,6 @@ def test_a_rollout_of_two_engines_without_a_free_gpu_loses_no_request(served: Se
 def _resource(served: Served) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(served.kubectl("get", "infd", NAME, "--output=json"))
     return found
-
-
-def _patch(served: Served, spec: dict[str, Any]) -> None:
-    served.kubectl("patch", "infd", NAME, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
 
 
 def _environment(served: Served) -> list[dict[str, str]]:

@@ -5,7 +5,6 @@ time: none may be lost either, except those that a killed HAProxy has.
 """
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -159,8 +158,7 @@ async def test_a_changed_configuration_breaks_none_of_500_streams(streamed: tupl
     served, key = streamed
     old = set(served.pods("router"))
     async with running(served, key) as streams:
-        patch = json.dumps({"spec": {"router": {"queue": {"maxSize": 100}}}})
-        await asyncio.to_thread(served.kubectl, "patch", "infd", NAME, "--type=merge", f"--patch={patch}")
+        await asyncio.to_thread(served.patch, {"router": {"queue": {"maxSize": 100}}})
         await until(lambda: len(set(served.pods("router")) - old) == ROUTERS, "both routers have successors")
         status = ("rollout", "status", f"deployment/{NAME}-router", "--timeout=180s")
         await asyncio.to_thread(served.kubectl, *status)

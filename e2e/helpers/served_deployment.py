@@ -90,6 +90,10 @@ class Served:
         self.kubectl("scale", f"infd/{self.name}", f"--replicas={replicas}")
         stack.wait_engines(self.cluster, self.name, replicas, self.namespace)
 
+    def patch(self, spec: Mapping[str, Any]) -> None:
+        """Change fields of the specification; None removes one."""
+        self.kubectl("patch", "infd", self.name, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+
     def await_routers(self, replicas: int) -> None:
         """Wait until exactly this number of routers is ready, and none is terminating."""
         self.kubectl("rollout", "status", f"deployment/{self.name}-router", "--timeout=120s")
@@ -152,8 +156,12 @@ def await_all_left() -> None:
 
 def metric(address: str, series: str, *, port: int = 8000, path: str = "/metrics") -> float:
     """The sum of all samples of a pod that begin with these characters, such as a name and its first labels."""
-    _, text = _answer(f"http://{stack.authority(address, port)}{path}", None)
-    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(series))
+    lines = metrics_page(address, port=port, path=path).splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(series))
+
+
+def metrics_page(address: str, *, port: int = 8000, path: str = "/metrics") -> str:
+    return _answer(f"http://{stack.authority(address, port)}{path}", None)[1]
 
 
 def _metric(address: str, name: str) -> float:

@@ -141,11 +141,16 @@ LENGTH_STEP, CACHED_STEP, CACHED_DIGITS = 1.25, 0.1, 2
 guesses, from this difference on."""
 
 
+def has_lengths(counts: TokenCounts | None) -> bool:
+    """Whether so many requests have finished that their mean lengths count."""
+    return counts is not None and counts.requests >= STEP_REQUESTS and counts.prompt > 0
+
+
 def measured_lengths(engines: Sequence[TokenCounts | None]) -> Load | None:
     """The mean lengths of the requests that engines have finished; None of too few."""
     known = [counts for counts in engines if counts]
     total = TokenCounts(*(sum(getattr(counts, field.name) for counts in known) for field in fields(TokenCounts)))
-    if total.requests < STEP_REQUESTS or total.prompt <= 0:
+    if not has_lengths(total):
         return None
     cached = total.cached / total.looked_up if total.looked_up > 0 else 0.0
     accepted = total.accepted / total.guessed if total.guessed > 0 else None

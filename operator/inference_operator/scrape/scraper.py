@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Protocol
 
-from inference_operator.autoscaling.latency import measured_lengths
+from inference_operator.autoscaling.latency import has_lengths
 from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.controller.sample_store import SampleStore, ScalingStore
 from inference_operator.engines.base import Engine
@@ -348,10 +348,9 @@ class Scraper:
             after = self._probed(key, pod, engine, after)
         if self._store.see_engine(pod.uid, after):
             self._callbacks.on_readable(key)
-        known_tokens = before.sample.kv_cache_tokens if before else None
-        had_lengths = before is not None and measured_lengths([before.sample.tokens]) is not None
-        has_lengths = measured_lengths([sample.tokens]) is not None
-        if sample.kv_cache_tokens not in (None, known_tokens) or (has_lengths and not had_lengths):
+        known_tokens, counts = (before.sample.kv_cache_tokens, before.sample.tokens) if before else (None, None)
+        learned = has_lengths(sample.tokens) and not has_lengths(counts)
+        if sample.kv_cache_tokens not in (None, known_tokens) or learned:
             self._callbacks.on_room(key)
         self._report_stall(key, before, after, in_traffic=pod.traffic)
 
