@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from prometheus_client import generate_latest
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.process import ServedModel, Timeouts
+from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
+from inference_operator.engines.process import Front, ServedModel, Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.vllm.disaggregation_program import counts
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingInputs
@@ -64,11 +67,13 @@ def serving_metrics(texts: Sequence[str], status: int = 200) -> Iterator[Metrics
         server.shutdown()
 
 
-def wait(port: int, drain: int = DRAIN_SECONDS, *, as_in_a_cluster: bool = False) -> subprocess.CompletedProcess[bytes]:
+def wait(
+    port: int, drain: int = DRAIN_SECONDS, *, as_in_a_cluster: bool = False, front: Front | None = None
+) -> subprocess.CompletedProcess[bytes]:
     timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
     sizes = unchecked_plan(SizingInputs(1))
     served = ServedModel("Qwen/Qwen3-8B", "qwen")
-    process = Vllm(port=port).process(EngineSpec(), sizes, served, timeouts)
+    process = Vllm(port=port).process(EngineSpec(), sizes, served, timeouts, front or Front())
     _, *rest = process.pre_stop if as_in_a_cluster else calling(process.pre_stop, f"main({PERIOD_SECONDS})")
     env = {**os.environ, PROGRAMS_VARIABLE: programs_text(process.programs)}
     return subprocess.run([sys.executable, *rest], env=env, capture_output=True, check=False, timeout=60)
@@ -95,6 +100,16 @@ def test_the_pre_stop_hook_ends_once_the_engine_has_no_requests(engine: Metrics,
     done = wait(engine.server_port)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert engine.scrapes == scrapes
+
+
+def test_the_pre_stop_hook_waits_for_requests_that_only_the_middleware_counts() -> None:
+    with counts().requests.track_inprogress():
+        waits = IDLE + generate_latest().decode()
+    front = Front(transfer=KVTransfer(TransferRole.DECODE, "r1", "http://tiny-router.ns:8081", 512, 3.0))
+    with serving_metrics([waits, waits, IDLE + generate_latest().decode()]) as engine:
+        done = wait(engine.server_port, front=front)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert engine.scrapes == 3
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The API of the leader's engine, and its drain. A part of the program of each member; standard library only."""
 
 import asyncio
+import re
 import time
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
@@ -35,8 +36,8 @@ class LeaderApi:
         """Whether it has requests, or does not say."""
         try:
             _, text = await asyncio.to_thread(self.ask, "/metrics", METRICS_SECONDS)
-            lines = (line for line in text.splitlines() if line.partition("{")[0] in self.options.metrics)
-            counts = [float(line.split()[-1]) for line in lines]
+            named = ((re.split("[{ ]", line, maxsplit=1)[0], line) for line in text.splitlines())
+            counts = [float(line.split()[-1]) for name, line in named if name in self.options.metrics]
         except ConnectionRefusedError:
             return False
         except (OSError, HTTPException, ValueError):

@@ -5,6 +5,7 @@ from then on, and the metrics that count them. It never fails: what is left when
 """
 
 import os
+import re
 import signal
 import sys
 import time
@@ -21,7 +22,7 @@ def at_work(port: int, metrics: list[str]) -> bool:
     try:
         connection.request("GET", "/metrics")
         lines = connection.getresponse().read().decode().splitlines()
-        counts = [float(line.split()[-1]) for line in lines if line.partition("{")[0] in metrics]
+        counts = [float(line.split()[-1]) for line in lines if re.split("[{ ]", line, maxsplit=1)[0] in metrics]
     except ConnectionRefusedError:
         raise
     except (OSError, HTTPException, ValueError):
