@@ -28,6 +28,8 @@ from tests.sizing.pools import model, on_gpus, pool
 
 HYBRID = "Qwen/Qwen3.5-27B"
 SPARSE_MLA_MAJORS = (9, 10, 12)
+UNDIVIDED = frozenset({"Qwen2AudioForConditionalGeneration"})
+"""Each rank has the encoder of Transformers as a whole (vLLM 0.32.0, `model_executor/models/qwen2_audio.py`)."""
 """vLLM 0.32.0, `v1/attention/backends/mla/*sparse*.py`, `supports_compute_capability`."""
 GLM_VISION = {"depth": 24, "hidden_size": 1536, "num_heads": 12, "intermediate_size": 10944, "out_hidden_size": 4096}
 GLM_4_5V: dict[str, Any] = {
@@ -359,7 +361,8 @@ def broken(facts: ModelFacts, plan: GpuPlan) -> Iterator[str]:
         yield f"sparse attention on {plan.offer.kind}"
     if facts.quantization.kv_cache_fp8 and plan.offer.capability < ((8, 9) if facts.uses_mla else (8, 0)):
         yield f"an FP8 KV cache on {plan.offer.kind}"
-    if facts.tower and facts.tower.heads % tensor and not shape.whole_encoder:
+    undivided = shape.whole_encoder or facts.architecture in UNDIVIDED
+    if facts.tower and facts.tower.heads % tensor and not undivided:
         yield f"{facts.tower.heads} heads of the encoder over {tensor}"
     if facts.quantization.kernel is Kernel.FP8_BLOCK:
         for matrix in (one for one in facts.matrices if one.part is MatrixPart.EXPERTS):
