@@ -2,7 +2,8 @@
 
 The engine is that of `bench/fleet_simulation.py` with what it leaves out: where a sequence finds no room for its next
 token, the youngest one is preempted. It loses what it has computed, and waits in front (vLLM 0.32,
-`v1/core/sched/scheduler.py`). Prompts and answers have exponentially distributed lengths.
+`v1/core/sched/scheduler.py`). Lengths of prompts are exponentially distributed; those of answers have a gamma
+distribution of a given spread, 0 where all are equal, and 1 where they are exponentially distributed.
 
 *Before*, each of four processes lets `max_num_seqs` in. *Now*, all together let in what `autoscaling/target.py` says of
 the measured lengths, and the rest waits in the routers. All connections are at one process, so it has all of the room.
@@ -21,15 +22,24 @@ import numpy as np
 
 from bench.figures import Figure, at_least, at_most, parser_of, shown
 from bench.fleet_simulation import EngineModel
+from bench.serving_model import serving_of
+from inference_operator.sizing.serving import Load
 
 ENGINE = EngineModel(kv_tokens=120_000.0, max_num_seqs=256)
 """Holds about 59 typical requests: a quarter of `max_num_seqs`, like DeepSeek-R1 on eight H200 (302 of 1,024)."""
-LOADS = {"conversations": (1155.0, 211.0), "long answers": (200.0, 800.0)}
-"""Tokens of prompts and answers. The first are the means of Azure's public trace of 2023."""
+LOADS = {
+    "conversations": Load(1155, 211, answer_spread=1.0),
+    "long answers": Load(200, 800, answer_spread=1.0),
+    "equal long answers": Load(200, 800, answer_spread=0.0),
+    "long answers, most short": Load(200, 800, answer_spread=2.0),
+}
+"""The first have the means of Azure's public trace of 2023."""
 SECONDS, PROCESSES, SEEDS, FLOOD = 300.0, 4, 3, 6_000
 BURST, START, MORE = 8.0, 30.0, 3
 """Rooms that come at once to one engine, and seconds until others are up, which autoscaling starts for them."""
 THROUGHPUT_AIM, BURST_AIM = at_least(0.98), at_most(0.5)
+LEAST_SPREAD = 1e-9
+"""Of a gamma distribution, for lengths that are equal."""
 HAND_OVER = 0.05
 """Seconds from the end of a request until the next one of a router is in the engine."""
 
@@ -104,10 +114,11 @@ class Engine:
         return held
 
 
-def requests(load: tuple[float, float], arrivals: Sequence[float], seed: int) -> list[Request]:
+def requests(load: Load, arrivals: Sequence[float], seed: int) -> list[Request]:
     """Requests with random lengths."""
-    chance = np.random.default_rng(seed)
-    prompts, answers = (np.maximum(1, chance.exponential(mean, len(arrivals)).round()) for mean in load)
+    chance, spread = np.random.default_rng(seed), max(load.answer_spread, LEAST_SPREAD)
+    prompts = np.maximum(1, chance.exponential(load.prompt, len(arrivals)).round())
+    answers = np.maximum(1, chance.gamma(1 / spread, load.answer * spread, len(arrivals)).round())
     return [Request(at, p, a, left=p) for at, p, a in zip(arrivals, prompts, answers, strict=True)]
 
 
@@ -132,9 +143,9 @@ def run(limit: int, work: Sequence[Request], engines: Sequence[Engine], until: f
     return done
 
 
-def room(load: tuple[float, float]) -> int:
+def room(load: Load) -> int:
     """As `autoscaling/target.py` computes it."""
-    return min(ENGINE.max_num_seqs, int(ENGINE.kv_tokens / sum(load)))
+    return min(ENGINE.max_num_seqs, int(serving_of(ENGINE).room(load)))
 
 
 def figures(name: str) -> Iterator[Figure]:
@@ -148,7 +159,7 @@ def figures(name: str) -> Iterator[Figure]:
             ended[when] += len(run(limit, requests(load, [0.0] * FLOOD, seed), flood, SECONDS))
             crowded[when] += sum(one.preemptions for one in flood)
             fleet = [Engine(0.0), *(Engine(START) for _ in range(MORE))]
-            done = run(limit, requests(load, [0.0] * int(BURST * room(load)), seed), fleet, 100 * SECONDS)
+            done = run(limit, requests(load, [0.0] * int(BURST * limits["now"]), seed), fleet, 100 * SECONDS)
             preempted[when] += sum(one.preemptions for one in fleet)
             late[when] += float(np.quantile([one.first - one.arrival for one in done], 0.99)) / SEEDS
     yield Figure(f"{name}: room", limits["now"], "requests")

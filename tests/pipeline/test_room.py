@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -14,9 +15,9 @@ from inference_operator.pipeline.outcomes import Planned
 from inference_operator.router import children as children_module
 from inference_operator.router.entry import ROOM_FILE
 from inference_operator.router.process import CONFIG_FILE
-from inference_operator.sizing.serving import Load
+from inference_operator.sizing.serving import FULL, Load
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView
-from inference_operator.views.samples import EngineActivity, EngineSample, Samples, TokenCounts
+from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, Samples, TokenCounts
 from tests.testing.builders import CONFIG, NOW, ROUTERS, inference_deployment, inputs, model_known
 
 RAW = inference_deployment()
@@ -30,8 +31,11 @@ def decided(
     *routers: PodView,
     raw: Manifest = RAW,
     cache: int | None = None,
+    answers: Histogram | None = None,
 ) -> Planned:
-    sample = EngineSample("qwen", running=3, waiting=0, progress=(7.0,), tokens=tokens, kv_cache_tokens=cache)
+    sample = EngineSample(
+        "qwen", running=3, waiting=0, progress=(7.0,), tokens=tokens, kv_cache_tokens=cache, answers=answers
+    )
     asked = inputs(raw, children=[model_known(raw), *children], pods=[_pod("a", ENGINE), *routers])
     found = outcome(replace(asked, samples=Samples({"a": EngineActivity(sample, sessions=3, at=1.0)})))
     assert isinstance(found, Planned), found
@@ -51,16 +55,28 @@ def test_the_room_is_what_the_cache_holds_of_requests_of_the_measured_length() -
     found = decided(LONG)
     plan = found.roles[0].plan.plan
     assert plan.per_gpu
-    held = room(plan, Load(20_000, 1000))
+    held = room(plan, Load(20_000, 1000, answer_spread=1.0))
     assert held
     assert text(found) == f"e {int(held)}\n"
     assert 0.8 * plan.per_gpu.kv_cache_tokens / 21_000 <= int(held) <= plan.per_gpu.kv_cache_tokens / 21_000
 
 
+@pytest.mark.parametrize(
+    ("short", "share"), [(0, 0.5), (500, 1.0), (900, 5.0)], ids=["equal", "half of them long", "a tenth of them long"]
+)
+def test_a_running_answer_has_half_of_its_tokens_and_more_where_long_ones_outlast_short_ones(
+    short: float, share: float
+) -> None:
+    lengths = Histogram((0.0, 999.9, 1000.0, inf), (short, short, 1000.0, 1000.0), 0.0)
+    tokens, on_cpus = TokenCounts(1000, 100_000, 1_000_000), inference_deployment(hardware={"device": "CPU"})
+    found = text(decided(tokens, raw=on_cpus, cache=70_000, answers=lengths))
+    assert found == f"e {int(FULL * 70_000 / (100 + 1000 * share))}\n"
+
+
 def test_on_cpus_the_cache_is_what_the_engine_reports_and_the_number_stays_while_no_engine_does() -> None:
     on_cpus = inference_deployment(hardware={"device": "CPU"})
     assert text(decided(LONG, raw=on_cpus)) == ""
-    reported = decided(LONG, raw=on_cpus, cache=64_000)
+    reported = decided(LONG, raw=on_cpus, cache=70_000)
     assert text(reported) == "e 3\n"
     assert text(decided(None, [reported.desired[CONFIG]], raw=on_cpus)) == "e 3\n"
 

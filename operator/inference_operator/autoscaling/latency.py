@@ -162,6 +162,16 @@ def measured_lengths(engines: Sequence[TokenCounts | None]) -> Load | None:
     )
 
 
+def measured_spread(engines: Sequence[Histogram | None]) -> float:
+    """The spread of the lengths of all engines, whose requests are divided at random.
+
+    Where none is measured, that of exponentially distributed lengths.
+    """
+    known = [(lengths.counts[-1], lengths.spread) for lengths in engines if lengths and lengths.counts[-1]]
+    requests = sum(count for count, _ in known)
+    return min(sum(count * spread for count, spread in known) / requests, MOST_SPREAD) if known else 1.0
+
+
 def target_correction(
     window: LatencyWindow, target: Target, settings: ScalingSettings, *, decides: bool
 ) -> tuple[float, Load, LatencyWindow]:

@@ -113,10 +113,9 @@ def target_concurrency(
 
 
 def room(plan: Plan, load: Load, reported_tokens: int | None = None) -> float | None:
-    """Whole requests of a load that an engine's KV cache holds; None where it is unknown, 0 where none stays in it.
+    """Running requests of a load that an engine's KV cache holds; None where it is unknown, 0 where none stays in it.
 
-    Of the longer requests more run at a time than come, so that a running one has its whole answer in the mean where
-    lengths are exponentially distributed. What the prefix cache has of prompts is there once.
+    What the prefix cache has of prompts is there once.
 
     Args:
         reported_tokens: size of the KV cache by the engine's metrics, for plans without one, as on CPUs.
@@ -126,7 +125,7 @@ def room(plan: Plan, load: Load, reported_tokens: int | None = None) -> float | 
     held = float(reported_tokens or 0)
     if plan.per_gpu:
         held = plan.per_gpu.max_concurrency_at_2048_tokens * min(TYPICAL_TOKENS, plan.max_model_len or TYPICAL_TOKENS)
-    return plan.parallel.data * held / (load.new_prompt + load.answer) if held else None
+    return FULL * plan.parallel.data * held / (load.new_prompt + load.running_answer) if held else None
 
 
 _WALLS = frozenset({TargetBound.SEQUENCES, TargetBound.KV_CACHE})

@@ -1,13 +1,13 @@
 """The way of requests: through the routers, or from another load balancer straight to the engines."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.autoscaling.inputs import measured_load
-from inference_operator.autoscaling.latency import measured_lengths
+from inference_operator.autoscaling.latency import measured_lengths, measured_spread
 from inference_operator.autoscaling.target import room
 from inference_operator.objects.names import PREFILL, ROUTER, headless_service_name, service_host
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
@@ -112,13 +112,14 @@ def _upstream(inputs: Inputs, role: Role) -> Upstream:
 
 
 def _room(inputs: Inputs, role: Role) -> float | None:
-    """Requests of the measured length that one engine has room for; 0: no cache limits them; None: unknown."""
+    """Requests of the measured lengths that one engine has room for; 0: no cache limits them; None: unknown."""
     load = measured_load(role.scaling.recorded, role.scaling.result)
     activities = (inputs.samples.engines.get(engine.uid) for engine in role.context.live.engines)
     samples = [activity.sample for activity in activities if activity]
     measured = load if load != TYPICAL_LOAD else measured_lengths([sample.tokens for sample in samples])
     reported = min((sample.kv_cache_tokens for sample in samples if sample.kv_cache_tokens), default=None)
-    held = room(role.plan.plan, measured or TYPICAL_LOAD, reported)
+    spread = measured_spread([sample.answers for sample in samples])
+    held = room(role.plan.plan, replace(measured or TYPICAL_LOAD, answer_spread=spread), reported)
     if not held:
         return held
-    return max(1.0, min(float(role.process.max_concurrency), held)) if measured else None
+    return max(1.0, min(float(role.process.max_concurrency), held)) if measured and samples else None

@@ -18,7 +18,9 @@
   the weights that a step reads. The queue grows without end only where they need the room of all batches.
 - No request is asked to be faster than `LEAST_SLACK` times a lone one. An engine that is slow for its objective would
   else get ever fewer requests, and cost ever more for latencies that it nearly or always misses.
-- Sequences in the KV cache have their prompt and half of their answer in the mean.
+- Sequences in the KV cache have their prompt in the mean, and half of an answer where all are equally long. Longer
+  answers run for longer, so of unequal ones more of the longer run at a time than come: the mean age of what is
+  renewed at random times grows with its mean square (Cox, Renewal Theory, 1962).
 - Pooling models read prompts and answer with one vector: the objective of the first token is that of the whole answer.
   Full batches have so many prompts a second, of which the queue is used by a part; the same queue (M/G/1) tells how
   many requests are there in the mean. They are few until the part is nearly whole.
@@ -77,7 +79,12 @@ class Load:
     @property
     def resident(self) -> float:
         """Mean tokens of a running request in the KV cache."""
-        return self.prompt + self.answer / 2
+        return self.prompt + self.running_answer
+
+    @property
+    def running_answer(self) -> float:
+        """Mean tokens that the answer of a running request has already."""
+        return self.answer * (1 + self.answer_spread) / 2
 
 
 TYPICAL_LOAD = Load()
