@@ -65,8 +65,6 @@ log = logging.getLogger("inference_operator")
 
 
 class Operator:
-    """The running operator: work queue, cache, workers, and the watches, listings and scrapes that feed them."""
-
     def __init__(
         self,
         settings: Settings,
@@ -314,7 +312,6 @@ def main(
     search_seconds: float = UNREADABLE_SECONDS,
     kinds: Sequence[AnyResourceKind] = KINDS,
 ) -> None:
-    """Entry point of the container."""
     try:
         settings = read_settings()
         errors = [*unknown_kinds(settings), *default_errors(settings, engines)]

@@ -23,7 +23,6 @@ class Chain(Generic[Given, Verdict]):
     """The rule that applies where no other one does."""
 
     def __call__(self, given: Given) -> Verdict:
-        """The verdict of the first rule that applies."""
         for rule in self.rules:
             verdict = rule(given)
             if verdict is not None:

@@ -126,7 +126,6 @@ class Key:
 
     @property
     def ref(self) -> "Ref":
-        """The same address among those of all objects."""
         return Ref(self.kind, self.namespace, self.name)
 
     def __str__(self) -> str:

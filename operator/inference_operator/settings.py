@@ -115,8 +115,6 @@ class PodUsers(StrEnum):
 
 
 class Settings(BaseSettings):
-    """Settings that apply to all InferenceDeployments."""
-
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     image_registry: str = Field(
@@ -312,13 +310,11 @@ class Settings(BaseSettings):
     @field_validator("gpu_engine_image", "cpu_engine_image", "operator_image", "router_image", "verifier_image")
     @classmethod
     def _in_registry(cls, value: str, info: ValidationInfo) -> str:
-        """The image in the administrator's registry."""
         return in_registry(value, info.data.get("image_registry", ""))
 
     @field_validator("engine_images")
     @classmethod
     def _own_images(cls, value: dict[EngineKind, dict[Device, str]]) -> dict[EngineKind, dict[Device, str]]:
-        """The images of kinds that have images of their own."""
         others = {EngineKind.AUTO, EngineKind.VLLM, EngineKind.TRANSFORMERS} & value.keys()
         if others:
             raise ValueError(f"has {min(others)}, whose images are those of vLLM")

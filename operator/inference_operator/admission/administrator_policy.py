@@ -37,8 +37,6 @@ _TEXT = "text.substring(text.indexOf(' ') + 1)"
 
 @dataclass(frozen=True, slots=True)
 class PolicyScope:
-    """The installation whose policy it is."""
-
     namespace: str
     """Namespace of the operator, which has the ConfigMap."""
     release: str

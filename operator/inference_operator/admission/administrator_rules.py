@@ -125,8 +125,6 @@ def _number_cel(version: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Which texts a rule allows, in Python and in CEL."""
-
     holds: Callable[[str, Sequence[str], str], bool]
     """Of a text, the entries of the rule's section, and the cluster's domain."""
     cel: Callable[[str], str]

@@ -48,7 +48,6 @@ class OperatorAccount:
 
 
 def operator_policies(operator: OperatorAccount) -> list[Manifest]:
-    """The policies of an operator's account with their bindings, for the whole cluster."""
     names = {
         "OPERATOR_NAMESPACE": operator.namespace,
         "OPERATOR_NAME": operator.name,

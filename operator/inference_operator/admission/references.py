@@ -34,8 +34,6 @@ FILES = f"one.{_SOURCE} + '@' + (has(one.{_REVISION}) ? one.{_REVISION} : '')"
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One field on the path to a name."""
-
     field: str
     most: int = 0
     """Most items, if the field is a list; 0 if it is none."""
@@ -45,8 +43,6 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class NameField:
-    """A field of the spec that holds the name of an object."""
-
     name_of: NameOf
     outer: tuple[_Step, ...]
     """The path from `spec` to the last list, or to the object that has the field."""

@@ -92,12 +92,10 @@ class Check:
 
 
 def required_rights(spec: Manifest, options: Mapping[str, OptionClasses]) -> tuple[Requirement, ...]:
-    """The rights that the writer of a new resource needs beside those on InferenceDeployments."""
     return (*_of_checks(spec, options), *(need for kind in kinds() for need in _of_references(spec, kind)))
 
 
 def kind_of(spec: Manifest) -> str:
-    """`spec.engine.kind`, or its default."""
     return str(part(spec, KIND_FIELD) or EngineKind.AUTO)
 
 

@@ -98,7 +98,6 @@ class Lister:
 
     @property
     def missing_kinds(self) -> Sequence[Kind]:
-        """The optional kinds that the operator cannot use in this cluster."""
         return [kind for kind in self.optional_kinds if kind in self._cache.unavailable_kinds]
 
     @property
@@ -308,7 +307,6 @@ def _priority(event: str, manifest: Manifest) -> Priority:
 
 
 def _why_unavailable(kind: Kind, error: ClusterError) -> str:
-    """Why an optional kind cannot be used, and the fix, in sentences."""
     if isinstance(error, ForbiddenError):
         return f"the operator has no right to list {kind.resource}. Update the chart, which grants it."
     missing = f"the cluster has no {kind.plural} of {kind.api_version}."

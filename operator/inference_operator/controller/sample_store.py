@@ -42,7 +42,6 @@ class SampleStore:
         self._missing.pop(uid, None)
 
     def await_adapters(self, key: Key, awaited: bool) -> None:  # noqa: FBT001 - a value, not a mode
-        """Note whether engines of a key have yet to tell that they have carried out their list of adapters."""
         (self.awaits_adapters.add if awaited else self.awaits_adapters.discard)(key)
 
     def see_adapters(self, uid: str, report: AdapterReport) -> bool:

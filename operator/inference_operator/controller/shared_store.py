@@ -177,6 +177,5 @@ class FleetStore:
         return [key for key in heapq.nsmallest(free, waiting, key=str) if may_begin(fleet, key, self._rollouts)]
 
     def counts(self) -> Mapping[str, int]:
-        """The number of InferenceDeployments in each state that the metric shows."""
         counted = Counter(self._states.values())
         return {state.value: counted[state] for state in SHOWN}

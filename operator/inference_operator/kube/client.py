@@ -120,8 +120,6 @@ OnRequest = Callable[[str, str, str], None]
 
 
 class Api:
-    """Requests to the API server; maps responses to objects and exceptions."""
-
     def __init__(
         self, client: ApiClient, *, write_timeout: float = WRITE_TIMEOUT_SECONDS, on_request: OnRequest | None = None
     ) -> None:

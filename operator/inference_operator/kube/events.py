@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 
 
 class Events:
-    """Records transitions as Events of resources, of this process (`reportingInstance`)."""
-
     def __init__(self, cluster: Cluster, instance: str, now: Callable[[], datetime]) -> None:
         self._cluster = cluster
         self._instance = instance

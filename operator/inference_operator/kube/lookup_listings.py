@@ -26,7 +26,6 @@ class Reader(Protocol):
 
 
 async def free_gpus(reader: Reader, resource: str) -> ClusterGpus:
-    """List the nodes that have GPUs of this resource name, and the pods on them."""
     nodes = [view async for node in reader.each(NODE) if (view := node_view(node)).count(resource)]
     semaphore = asyncio.Semaphore(NODES_AT_A_TIME)
 

@@ -81,8 +81,6 @@ class Annotation(ABC, Generic[T]):
 
 
 class JsonAnnotation(Annotation[T]):
-    """An annotation that holds the JSON of a value alone."""
-
     def __init__(self, key: str, form: TypeAdapter[T]) -> None:
         super().__init__(key)
         self._form = form

@@ -42,8 +42,6 @@ _OWN_KEYS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ReservedPodParts:
-    """The operator's own parts of a pod, which no addition may replace."""
-
     path: str
     """Path of the additions in the resource or in the settings, for messages."""
     containers: Collection[str]

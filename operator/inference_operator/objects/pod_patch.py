@@ -9,8 +9,6 @@ from inference_operator.views.pod import TRAFFIC_LABEL, PodView
 
 @dataclass(frozen=True, slots=True)
 class PodDeletion:
-    """That a pod is deleted. Its workload creates another one."""
-
     why: str
     reason: Reason
     grace_seconds: int

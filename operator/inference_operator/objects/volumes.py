@@ -70,7 +70,6 @@ def model_argument(source: ModelSource, commit: str = "") -> str:
 
 
 def model_volumes(source: ModelSource, *, pull_policy: str) -> list[Manifest]:
-    """The volume of the model; none for one that is downloaded."""
     match source:
         case HubModel() | BucketModel():
             return []

@@ -178,7 +178,6 @@ def _slots(spec: Spec) -> int:
 
 
 def _rank(spec: Spec, owner: Owner, live: Mapping[Ref, Manifest]) -> int:
-    """The largest known rank, as a rank of slots."""
     records = (
         adapter_record(owner, adapter, claim_name(spec.cache, owner.key.name)) for adapter in spec.model.adapters
     )

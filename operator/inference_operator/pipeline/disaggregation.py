@@ -30,7 +30,6 @@ _REMOVE = f"Remove it, or remove `{FIELD}`."
 
 
 def refusal_of_disaggregation(engine: Engine, stated: Spec, settings: Settings, *, image: str) -> Refusal | None:
-    """Why engines of a specification cannot divide their work into prompts and answers; None if they can."""
     if stated.disaggregation is None:
         return None
     if not engine.can_transfer:

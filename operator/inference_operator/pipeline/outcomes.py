@@ -49,7 +49,6 @@ class Planned(Outcome):
 
     @property
     def plan(self) -> PinnedPlan:
-        """The plan of the role that `/scale` is about."""
         return self.scaled_role.plan
 
     @property

@@ -84,7 +84,6 @@ class Role:
 
     @property
     def advisories(self) -> str:
-        """A notice about known vulnerabilities of the engine's version; empty if none is known."""
         return self.context.engine.advisories(self.plan.image)
 
     @property

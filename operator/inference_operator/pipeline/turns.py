@@ -16,7 +16,6 @@ writes cause no event."""
 
 
 def fleet_turn(inputs: Inputs, verdict: Outcome) -> Part:
-    """How far a change of the owner's settings is, and when to look at that again."""
     state = _state(inputs, verdict)
     is_turn = state in {FleetState.ROLLING, FleetState.FAILED}
     return Part(feature=Feature.FLEET, fleet_state=state, due=inputs.now + TURN_RECHECK if is_turn else None)

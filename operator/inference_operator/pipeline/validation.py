@@ -29,7 +29,6 @@ from inference_operator.views.pod import ADAPTERS_PORT
 
 
 def refusal_of_role(state: PlanState) -> Refusal | None:
-    """Why the engine of a role, or the router, cannot run as specified; None if both can."""
     context = state.context
     engine, stated, effective = context.engine, context.spec.stated, context.spec.effective
     apart = stated.disaggregation or DisaggregationSpec()

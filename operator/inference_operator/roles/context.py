@@ -73,8 +73,6 @@ class SharedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleContext:
-    """Everything that a decision about one role reads."""
-
     spec: RoleSpec
     engine: Engine
     source: ModelSource

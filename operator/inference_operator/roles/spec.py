@@ -52,7 +52,6 @@ RolePolicy: TypeAlias = Callable[[Spec, Settings, EngineRegistry], Sequence[Role
 def role_spec(
     name: str, engine: str, stated: Spec, settings: Settings, *, weight: int = 1, has_scale: bool = False
 ) -> RoleSpec:
-    """The role of this name with its specification over the defaults of the settings."""
     effective = effective_spec(stated, settings.engine_defaults, settings.router_defaults)
     return RoleSpec(name, engine, effective, weight=weight, has_scale=has_scale)
 

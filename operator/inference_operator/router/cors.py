@@ -19,7 +19,6 @@ _NOT_ALLOWED = ErrorResponse(
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
-    """The values of cors.cfg.j2; None where the engines answer browsers."""
     if inputs.spec.cors is None:
         return None
     return {

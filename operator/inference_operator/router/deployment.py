@@ -98,7 +98,6 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
 
 
 def reserved_pod_parts(path: str) -> ReservedPodParts:
-    """The operator's own parts of a router pod; `path` is that of the additions."""
     mounts_of_all = [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)]
     of_some = [_KEYS_MOUNT, _TLS_MOUNT, _GATEWAY_MOUNT, list_mount(ADAPTERS_FOLDER), key_mount(ENGINE_KEY_FOLDER)]
     return ReservedPodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, *of_some])

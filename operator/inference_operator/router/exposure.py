@@ -42,7 +42,6 @@ def exposures(
 
 
 def refusal_of_exposure(spec: RouterSpec) -> Refusal | None:
-    """Why an annotation or label of the Service, Ingress or HTTPRoute cannot be set, or None."""
     maps = {
         "spec.router.service.annotations": spec.service.annotations,
         "spec.router.service.labels": spec.service.labels,

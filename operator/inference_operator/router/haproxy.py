@@ -40,8 +40,6 @@ from inference_operator.router.stats import STATS_PATH
 
 
 class _PartModule(Protocol):
-    """A module with the values of a part."""
-
     __name__: str
 
     def values(self, inputs: RouterInputs) -> Mapping[str, object] | None: ...

@@ -15,8 +15,6 @@ CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """An ability of a model that some paths need."""
-
     lacks: str
     """What is said of a model that cannot."""
     needs: str

@@ -68,7 +68,6 @@ def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
 
 
 def live_room(config: Manifest | None) -> str:
-    """What enters engines, as live routers read it."""
     return str(mapping(config or {}, "data").get(ROOM_FILE, ""))
 
 
@@ -78,7 +77,6 @@ def has_live_affinity(deployment: Manifest | None) -> bool:
 
 
 def live_cold_start_seconds(deployment: Manifest | None) -> int:
-    """How long the live routers hold a request while no engine is up; 0 if unknown."""
     pinned = ROUTER_PIN.read(deployment)
     return pinned.content.cold_start_seconds if pinned else 0
 

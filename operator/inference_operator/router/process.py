@@ -38,5 +38,4 @@ def expanded(variable: str) -> str:
 
 @cache
 def script(name: str) -> str:
-    """The text of a script that a router runs, which is a file of this package."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

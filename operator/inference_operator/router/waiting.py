@@ -69,7 +69,6 @@ def cold_start_seconds(inputs: RouterInputs) -> int:
 
 
 def refusal_of_queue(spec: RouterSpec) -> Refusal | None:
-    """Why the requested number of waiting requests does not fit the memory of a router pod, or None."""
     wanted, most = spec.queue.max_size, most_waiting(spec)
     if wanted is None or wanted <= most:
         return None

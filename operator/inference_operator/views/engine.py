@@ -69,7 +69,6 @@ class EngineView:
 
     @property
     def has_answered(self) -> bool:
-        """Whether it is ready, or is too busy to answer its readiness probes now."""
         return self.leader.index == 0 and all(has_answered(pod) for pod in self.pods)
 
     @property
@@ -101,7 +100,6 @@ class EngineView:
 
     @property
     def is_starting(self) -> bool:
-        """Whether any of its pods starts or cannot start."""
         return any(pod.start or pod.problem for pod in self.pods)
 
     @property

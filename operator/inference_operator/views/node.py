@@ -29,7 +29,6 @@ class NodeView:
     """Since when it is not ready; None while it is, and where that is unknown."""
 
     def count(self, resource: str) -> int:
-        """The allocatable amount of an extended resource, which is a whole number."""
         return whole_amount(self.allocatable.get(resource))
 
 

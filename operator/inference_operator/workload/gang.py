@@ -29,8 +29,6 @@ VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 @dataclass(frozen=True, slots=True)
 class GangScheduler:
-    """A gang scheduler: how its pods are marked, and its object for a group."""
-
     kind: Kind
     """Its PodGroup."""
     place: str

@@ -66,7 +66,6 @@ class WorkloadInputs:
 
     @property
     def spec(self) -> EffectiveSpec:
-        """The role's specification over the administrator's defaults of engine pods."""
         return self.context.spec.effective
 
     @property
@@ -188,7 +187,6 @@ def _member_variables(inputs: WorkloadInputs) -> list[Manifest]:
 
 
 def _field(name: str, path: str) -> Manifest:
-    """The variable with a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 

@@ -71,8 +71,6 @@ MOVE_ANNOTATION = JsonAnnotation("inference-operator.dev/move", TypeAdapter(Move
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """How engines move away from nodes that are leaving."""
-
     wanted: int = 0
     draining: tuple[EngineView, ...] = ()
     temporary: int = 0
@@ -118,7 +116,6 @@ NO_MOVE = Move()
 
 
 def move(inputs: EngineSet, results: LookupResults, now: datetime) -> Move:
-    """How engines move, by the rules at the top of this module."""
     visible, is_single = inputs.leaving is not None, inputs.wanted == 1
     waits = (inputs.budgets or inputs.wanted > 1) and inputs.eviction_wait != timedelta(0)
     may_refuse = waits and visible

@@ -61,8 +61,6 @@ pkg/scheduler/framework/plugins/noderesources/fit.go)."""
 
 @dataclass(frozen=True, slots=True)
 class HalfPlaced:
-    """A group of which only a part is placed."""
-
     namespace: str
     name: str
     """Name of its StatefulSet."""

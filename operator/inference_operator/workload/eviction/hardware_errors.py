@@ -47,7 +47,6 @@ class MovedPods:
 
     @property
     def entry(self) -> Mapping[str, str]:
-        """The annotation of the workload; none if no pod was moved."""
         return MOVED_ANNOTATION.entry(self.uids or None)
 
     @property
@@ -73,7 +72,6 @@ def moved_pods(
     engine: Engine,
     nodes: Sequence[NodeView] | None,
 ) -> MovedPods:
-    """The record that the workload should have, by the rules at the top of this module."""
     kept = {node: uid for node, uid in recorded_moves(live).uids.items() if not _is_handled(node, nodes)}
     pods = (pod for engine in engines for pod in engine.pods)
     broken = [pod for pod in pods if _has_broken_gpu(pod, lookups, engine) and not _is_handled(pod.node, nodes)]

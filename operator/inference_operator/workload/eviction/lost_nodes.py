@@ -33,8 +33,6 @@ ENDS_LATE = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class LostPod:
-    """A pod of a group on a node that does not answer."""
-
     pod: PodView
     why: str
     """What is known of its node, in a phrase."""
@@ -44,7 +42,6 @@ class LostPod:
     """Whether a person has to delete it."""
 
     def sentence(self, namespace: str) -> str:
-        """What is wrong, and what happens or what to do."""
         begin = f"Pod {self.pod.name} is on node `{self.pod.node}`, {self.why}"
         if self.by_hand:
             return (
@@ -57,7 +54,6 @@ class LostPod:
 
 
 def lost_pods(engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, now: datetime) -> Sequence[LostPod]:
-    """The pods of groups that do not serve, on nodes that do not answer."""
     return [lost for pod in _members(engines) if (lost := _lost(pod, nodes, now))]
 
 

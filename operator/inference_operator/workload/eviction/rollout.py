@@ -170,7 +170,6 @@ class Undecided:
 
 
 def rollout(inputs: EngineSet, results: LookupResults, *, nodes_visible: bool, now: datetime) -> Rollout | Undecided:
-    """The strategy, by the rules at the top of this module."""
     template = inputs.template
     if inputs.strategy is not RolloutStrategy.AUTO:
         return Rollout(template, inputs.strategy, RolloutReason.ASKED)
@@ -216,8 +215,6 @@ def _without_free_gpus(inputs: EngineSet) -> Rollout:
 
 @dataclass(frozen=True, slots=True)
 class _Switch:
-    """A surge that becomes a replacement."""
-
     due: datetime
     why: RolloutReason
 
