@@ -109,8 +109,8 @@ CHILD_KINDS = (
     INGRESS,
     HORIZONTAL_POD_AUTOSCALER,
 )
-"""The kinds of child objects, in the order in which the operator writes them. NetworkPolicies are not listed: the
-operator has rights on them only where its settings use them."""
+"""The kinds of child objects that every cluster has. NetworkPolicies are not listed: the operator has rights on them
+only where its settings use them."""
 
 OPTIONAL_KINDS = (HTTP_ROUTE, INFERENCE_POOL, SCALED_OBJECT, COSCHEDULING_GROUP, VOLCANO_GROUP)
 """Kinds of child objects that a cluster has only if their CRD is installed."""

@@ -33,7 +33,7 @@ def test_an_edited_annotation_is_not_read(text: str | None) -> None:
 
 def test_the_pinned_content_is_in_use_while_its_inputs_are_the_same_and_a_pod_of_it_serves() -> None:
     later = replace(BUILT, content=replace(BUILT.content, files={}))
-    assert ROUTER_PIN.in_use(later, live(STORED), [None, "abc"]) == BUILT
-    assert ROUTER_PIN.in_use(later, live(STORED), ["other"]) == later
-    assert ROUTER_PIN.in_use(replace(later, inputs_hash="4567"), live(STORED), ["abc"]).content == later.content
-    assert ROUTER_PIN.in_use(later, None, ["abc"]) == later
+    assert ROUTER_PIN.use(later, live(STORED), [None, "abc"])[0] == BUILT
+    assert ROUTER_PIN.use(later, live(STORED), ["other"])[0] == later
+    assert ROUTER_PIN.use(replace(later, inputs_hash="4567"), live(STORED), ["abc"])[0].content == later.content
+    assert ROUTER_PIN.use(later, None, ["abc"])[0] == later

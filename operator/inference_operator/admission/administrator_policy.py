@@ -24,9 +24,9 @@ from inference_operator.admission.administrator_rules import (
     stated_gpus_cel,
 )
 from inference_operator.admission.named_parts import NAMED
-from inference_operator.admission.policy import WRITES, Parameters, Policy, Validation
+from inference_operator.admission.policy import Parameters, Policy, Validation
 from inference_operator.admission.references import value_of
-from inference_operator.manifest import CONFIG_MAP, INFERENCE_DEPLOYMENT, PLURAL, Manifest
+from inference_operator.manifest import CONFIG_MAP, INFERENCE_DEPLOYMENT, Manifest
 
 _BEFORE = "Before"
 _ELSEWHERE = "!variables.served"
@@ -54,8 +54,7 @@ class PolicyScope:
 def administrator_policy(scope: PolicyScope) -> list[Manifest]:
     policy = Policy(
         scope.name,
-        [(INFERENCE_DEPLOYMENT, PLURAL)],
-        WRITES,
+        INFERENCE_DEPLOYMENT,
         [*map(_validation, CHECKS), _of_gpus()],
         tuple(_variables()),
         parameters=scope.parameters,
@@ -94,7 +93,6 @@ def _validation(check: PolicyCheck) -> Validation:
     return Validation(
         f"{_ELSEWHERE} || variables.{check.name}.size() == 0",
         _message(f"variables.{check.name}[0].split(' ')[0]", check.section, [_literal(check.problem), *_cure(check)]),
-        is_computed=True,
     )
 
 
@@ -118,7 +116,6 @@ def _of_gpus() -> Validation:
     return Validation(
         f"{_ELSEWHERE} || {most} == '' || variables.{GPUS_KEY} <= int({most}) || ({before})",
         _message(f"({scaled}.hasValue() ? '{with_autoscaling}' : '{without}')", GPUS_KEY, parts),
-        is_computed=True,
     )
 
 

@@ -23,7 +23,6 @@ Named = tuple[str, str]
 """A field, as a path below `spec`, and what it names."""
 
 OCI = "oci://"
-"""Scheme of models and adapters that are images."""
 _ENDPOINT_VARIABLE = "AWS_(.*ENDPOINT.*|PROXY_URL|CONTAINER_CREDENTIALS_FULL_URI)"
 """Variables in upper case that name a store or a service of tokens. Their reader ignores upper and lower case
 (object_store 0.14, `aws/builder.rs`)."""

@@ -6,20 +6,17 @@ from dataclasses import dataclass
 from inference_operator.manifest import Kind, Manifest
 
 _API_VERSION = "admissionregistration.k8s.io/v1"
-WRITES = ("CREATE", "UPDATE")
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
     expression: str
     message: str
-    is_computed: bool = False
-    """Whether the message is a CEL expression too."""
+    """A CEL expression too."""
 
     @property
     def manifest(self) -> Manifest:
-        message = "messageExpression" if self.is_computed else "message"
-        return {"expression": self.expression, message: self.message, "reason": "Forbidden"}
+        return {"expression": self.expression, "messageExpression": self.message, "reason": "Forbidden"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +38,10 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy for the whole cluster. It fails closed."""
+    """A policy about who writes the resources of a kind, in the whole cluster. It fails closed."""
 
     name: str
-    resources: Sequence[tuple[Kind, str]]
-    """Kinds, with the plural of each, or of its subresource. The API server checks types only for named versions."""
-    operations: Sequence[str]
+    kind: Kind
     validations: Sequence[Validation]
     variables: Sequence[tuple[str, str]] = ()
     """Names and CEL expressions that the validations use. Each is evaluated once."""
@@ -55,13 +50,12 @@ class Policy:
     @property
     def manifests(self) -> list[Manifest]:
         """The policy and its binding."""
-        rules = [_rule(kind, resource, self.operations) for kind, resource in self.resources]
         variables = [{"name": name, "expression": expression} for name, expression in self.variables]
-        kind = self.parameters.kind if self.parameters else None
+        read = self.parameters.kind if self.parameters else None
         policy = {
             "failurePolicy": "Fail",
-            **({"paramKind": {"apiVersion": kind.api_version, "kind": kind.name}} if kind else {}),
-            "matchConstraints": {"resourceRules": rules},
+            **({"paramKind": {"apiVersion": read.api_version, "kind": read.name}} if read else {}),
+            "matchConstraints": {"resourceRules": [self._rule]},
             **({"variables": variables} if variables else {}),
             "validations": [validation.manifest for validation in self.validations],
         }
@@ -75,10 +69,12 @@ class Policy:
             self._manifest("ValidatingAdmissionPolicyBinding", binding),
         ]
 
+    @property
+    def _rule(self) -> Manifest:
+        """The API server checks types only for a named version."""
+        group, _, version = self.kind.api_version.rpartition("/")
+        operations, resources = ["CREATE", "UPDATE"], [self.kind.plural]
+        return {"apiGroups": [group], "apiVersions": [version], "operations": operations, "resources": resources}
+
     def _manifest(self, kind: str, spec: Manifest) -> Manifest:
         return {"apiVersion": _API_VERSION, "kind": kind, "metadata": {"name": self.name}, "spec": spec}
-
-
-def _rule(kind: Kind, resource: str, operations: Sequence[str]) -> Manifest:
-    group, _, version = kind.api_version.rpartition("/")
-    return {"apiGroups": [group], "apiVersions": [version], "operations": list(operations), "resources": [resource]}

@@ -130,7 +130,6 @@ def gateway_checks() -> Sequence[Check]:
 
 
 GATEWAY_SECRETS = ("keys.secretRef.name", "tls.secretRef.name", "ingress.tlsSecretRef.name")
-"""Fields of a ModelGateway that name a Secret."""
 
 
 def rights_on(kind: Kind, name: str) -> tuple[Right, ...]:

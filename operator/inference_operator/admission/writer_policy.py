@@ -12,7 +12,7 @@ from importlib.resources import files
 
 import yaml
 
-from inference_operator.admission.policy import WRITES, Policy, Validation
+from inference_operator.admission.policy import Policy, Validation
 from inference_operator.admission.references import (
     FILES,
     escaped,
@@ -68,7 +68,7 @@ def _gateway_policy() -> Policy:
     secrets = (_secret_check(field) for field in GATEWAY_SECRETS)
     checked = [*map(_validation, gateway_checks()), *secrets]
     known = ((_PODS, _authorizer(CREATE_PODS)),)
-    return Policy(MODEL_GATEWAY.resource, [(MODEL_GATEWAY, MODEL_GATEWAY.plural)], WRITES, checked, known)
+    return Policy(MODEL_GATEWAY.resource, MODEL_GATEWAY, checked, known)
 
 
 def _secret_check(field: str) -> Validation:
@@ -81,12 +81,12 @@ def _secret_check(field: str) -> Validation:
         " namespace ' + request.namespace + '. Use another one, or request one of these rights.'"
     )
     same = f"(oldObject != null && {new} == {old})"
-    return Validation(f"!{new}.hasValue() || {same} || variables.{_PODS} || {allowed}", message, is_computed=True)
+    return Validation(f"!{new}.hasValue() || {same} || variables.{_PODS} || {allowed}", message)
 
 
 def _policy(name: str, variables: Sequence[tuple[str, str]], validations: Sequence[Validation]) -> Policy:
     known = ((_PODS, _authorizer(CREATE_PODS)), *_item_variables(), *variables)
-    return Policy(name, [(INFERENCE_DEPLOYMENT, PLURAL)], WRITES, validations, known)
+    return Policy(name, INFERENCE_DEPLOYMENT, validations, known)
 
 
 def _item_variables() -> Iterator[tuple[str, str]]:
@@ -179,7 +179,7 @@ def _validation(check: Check) -> Validation:
         f"'spec.{check.field}: ' + {check.subject} + 'requires the right to {check.right} in namespace '"
         " + request.namespace + '. Remove it, or request this right.'"
     )
-    return Validation(f"!({check.asks}){unchanged} || {allowed}", message, is_computed=True)
+    return Validation(f"!({check.asks}){unchanged} || {allowed}", message)
 
 
 def _reference_policy(kind: Kind) -> Policy:
@@ -193,7 +193,6 @@ def _reference_policy(kind: Kind) -> Policy:
         f"variables.references.size() <= {MAX_NAMED} || variables.{_PODS}",
         f"'spec: more than {MAX_NAMED} new names of {kind.plural} require the right to create pods in namespace '"
         " + request.namespace + '. Add fewer at a time, or request this right.'",
-        is_computed=True,
     )
     checked = [_reference_check(number, kind) for number in range(MAX_NAMED)]
     return _policy(f"{kind.plural}.{POLICY_NAME}", variables, [*checked, many])
@@ -219,6 +218,4 @@ def _reference_check(number: int, kind: Kind) -> Validation:
         f" the verb {verbs} on it, in namespace ' + request.namespace + '. Use another one, or request one of these"
         " rights.'"
     )
-    return Validation(
-        f"variables.references.size() <= {number} || variables.{_PODS} || {allowed}", message, is_computed=True
-    )
+    return Validation(f"variables.references.size() <= {number} || variables.{_PODS} || {allowed}", message)

@@ -119,9 +119,7 @@ class ScalingSettings:
     min_replicas: int
     max_replicas: int
     target_concurrency: float
-    """Requests that one engine serves well at a time."""
     start_seconds: float
-    """Time from a new replica to its readiness."""
     idle_seconds: float
     """Time without a request until zero replicas, if `min_replicas` is zero."""
     scale_down_seconds: float = DOWN_SECONDS

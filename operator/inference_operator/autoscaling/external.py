@@ -49,41 +49,36 @@ def external_autoscaler(
     Args:
         least: fewest engines now, for a HorizontalPodAutoscaler, which knows no times.
     """
-    if spec.backend is AutoscalingBackend.HPA:
-        return _horizontal_pod_autoscaler(spec, owner, role, query, least)
-    if spec.backend is AutoscalingBackend.KEDA and prometheus.url:
-        return _scaled_object(spec, owner, role, query, prometheus)
-    return None
+    kind = KINDS.get(spec.backend)
+    if kind is None or (kind is SCALED_OBJECT and not prometheus.url):
+        return None
+    if kind is HORIZONTAL_POD_AUTOSCALER:
+        fields, notes = _horizontal_pod_autoscaler(spec, owner, least), {QUERY_ANNOTATION: query}
+    else:
+        # KEDA gives its HorizontalPodAutoscaler the labels of the ScaledObject; this one would say that it is ours.
+        notes = {"scaledobject.keda.sh/hpa-excluded-labels": MANAGED_BY_LABEL}
+        fields = _scaled_object(spec, owner, query, prometheus)
+    return child(kind, owner.key.name, owner=owner, component=role, content={"spec": fields}, annotations=notes)
 
 
-def _horizontal_pod_autoscaler(spec: AutoscalingSpec, owner: Owner, role: str, query: str, least: int) -> Manifest:
+def _horizontal_pod_autoscaler(spec: AutoscalingSpec, owner: Owner, least: int) -> Manifest:
     metric = {"name": METRIC, "selector": {"matchLabels": {METRIC_LABEL: owner.key.name}}}
     target = {"type": "AverageValue", "averageValue": "1"}
-    fields = {
+    return {
         "scaleTargetRef": _target(owner),
         "minReplicas": least,
         "maxReplicas": spec.max_replicas,
         "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
         "behavior": _behavior(spec),
     }
-    return child(
-        HORIZONTAL_POD_AUTOSCALER,
-        owner.key.name,
-        owner=owner,
-        component=role,
-        content={"spec": fields},
-        annotations={QUERY_ANNOTATION: query},
-    )
 
 
-def _scaled_object(
-    spec: AutoscalingSpec, owner: Owner, role: str, query: str, prometheus: PrometheusSettings
-) -> Manifest:
+def _scaled_object(spec: AutoscalingSpec, owner: Owner, query: str, prometheus: PrometheusSettings) -> Manifest:
     """It keeps the replicas where the query fails; at zero or below the minimum it starts the minimum, at least one.
 
     Fields: kedacore/keda v2.21.0, apis/keda/v1alpha1/scaledobject_types.go and pkg/scalers/prometheus_scaler.go.
     """
-    fields = {
+    return {
         "scaleTargetRef": _target(owner),
         "pollingInterval": POLLING_SECONDS,
         "cooldownPeriod": int(spec.idle_timeout.total_seconds()),
@@ -97,15 +92,6 @@ def _scaled_object(
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(spec)}},
         "triggers": [_demand_trigger(query, prometheus, owner.key.namespace), *map(_cron_trigger, spec.schedule)],
     }
-    return child(
-        SCALED_OBJECT,
-        owner.key.name,
-        owner=owner,
-        component=role,
-        content={"spec": fields},
-        # KEDA gives its HorizontalPodAutoscaler the labels of the ScaledObject; this one would say that it is ours.
-        annotations={"scaledobject.keda.sh/hpa-excluded-labels": MANAGED_BY_LABEL},
-    )
 
 
 def _demand_trigger(query: str, prometheus: PrometheusSettings, namespace: str) -> Manifest:

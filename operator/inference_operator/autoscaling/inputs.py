@@ -12,6 +12,7 @@ from inference_operator.autoscaling.decision import Decision, ScalingSettings
 from inference_operator.autoscaling.external_state import ExternalState, followed_replicas
 from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.autoscaling.target_correction import LatencySample
+from inference_operator.roles.context import RoleContext
 from inference_operator.sizing.serving import MOST_SPREAD, TYPICAL_LOAD, Load
 from inference_operator.views.engine import EngineView
 
@@ -77,45 +78,42 @@ class ScalingResult:
     """Pods that did not answer in several rounds; empty while one round may have been chance."""
     factor: float = 1.0
     plan: str = ""
-    """The plan of the engines that the factor belongs to."""
     load: Load = TYPICAL_LOAD
     judged: LatencySample | None = None
     """The latencies by which the factor was judged last; None before."""
 
 
 def scaling_inputs(
-    spec: Spec,
+    context: RoleContext,
     recorded: AutoscalingStatus | None,
     *,
     target: Target,
     plan: str,
-    role: str,
     replicas: int,
-    engines: Sequence[EngineView],
     floor: Floor | None,
     share: float,
-    has_scale: bool,
-    of_prompts: bool,
 ) -> ScalingInputs | None:
     """The parameters of the next decisions; None where the operator does not decide.
 
     Args:
         share: the part of the routers' requests that its engines get; 0 where routers send it none.
     """
-    autoscaling = spec.autoscaling
+    role, autoscaling = context.spec, context.spec.stated.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
         return None
     settings = ScalingSettings(
         min_replicas=floor.replicas if floor else autoscaling.min_replicas,
         max_replicas=autoscaling.max_replicas,
         target_concurrency=target.concurrency,
-        start_seconds=start_seconds(recorded, engines) or UNKNOWN_START_SECONDS,
+        start_seconds=start_seconds(recorded, context.live.engines) or UNKNOWN_START_SECONDS,
         idle_seconds=autoscaling.idle_timeout.total_seconds(),
         scale_down_seconds=autoscaling.scale_down_delay.total_seconds(),
         least_seconds=target.least_seconds,
     )
-    bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL or not share
-    return ScalingInputs(settings, replicas, bypasses_routers, target, role, plan, share, has_scale, of_prompts)
+    bypasses_routers = role.stated.router.strategy is RouterStrategy.EXTERNAL or not share
+    return ScalingInputs(
+        settings, replicas, bypasses_routers, target, role.name, plan, share, role.has_scale, role.computes_prompts
+    )
 
 
 def corrected_target(

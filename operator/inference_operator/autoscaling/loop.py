@@ -41,7 +41,6 @@ class LoopState:
     latency: LatencyWindow = field(default_factory=LatencyWindow)
     sample: ScalingSample | None = None
     misses: int = 0
-    """Rounds in a row with missing metrics."""
     result: ScalingResult | None = None
 
     @property

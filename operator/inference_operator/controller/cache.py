@@ -73,7 +73,6 @@ class Cache:
         self._lookups: dict[Lookup, LookupResult] = {}
         self.nodes = NodeStore()
         self.unavailable_kinds: Mapping[Kind, str] = {}
-        """Kinds of children that the operator cannot use in this cluster, and why."""
         self.samples = SampleStore()
         self.scaling = ScalingStore()
         self.shared = SharedStore(settings.rollouts, self.kinds, self._objects, self._resources)

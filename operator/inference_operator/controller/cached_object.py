@@ -18,7 +18,6 @@ from inference_operator.views.workload import WORKLOAD_KINDS
 _WORKLOADS = frozenset(kind.name for kind in WORKLOAD_KINDS)
 
 FASTEST = 1
-"""The compression level of zlib."""
 SEGMENT_BYTES, OVERLAP_BYTES = 12 * 1024, 4 * 1024
 """A text is compressed in segments. The dictionary of each is the same place of another object's text, with so many
 bytes around it: zlib looks back 32 KiB at most, and the Deployment of a router is longer. A resource and its children

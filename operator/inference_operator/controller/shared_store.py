@@ -10,7 +10,7 @@ from inference_operator.api.rollouts import RolloutSettings
 from inference_operator.controller.cached_object import CachedObject
 from inference_operator.controller.resource_kind import AnyResourceKind
 from inference_operator.fleet.rollout_slots import Fleet, FleetState, may_begin, stops
-from inference_operator.manifest import SERVICE, STATEFUL_SET, Key, Kind, Manifest, Ref
+from inference_operator.manifest import SERVICE, STATEFUL_SET, Key, Kind, Ref
 from inference_operator.objects.names import service_name
 from inference_operator.pipeline.inputs import Shared
 from inference_operator.views.engine import engines_of
@@ -38,13 +38,12 @@ class SharedStore:
     def of(self, key: Key, pods: Sequence[PodView], now: datetime) -> Shared:
         """What a decision about a resource with these pods may read."""
         followed = tuple(self._followed(key))
-        keys = (other.key for other in followed)
-        mains = [Ref(SERVICE, other.namespace, service_name(other.name)) for other in keys]
+        mains = [Ref(SERVICE, other.key.namespace, service_name(other.key.name)) for other in followed]
         return Shared(
             fleet=self.fleet.without(key, now),
             half_placed=self._half_placed() if any(map(is_half_placed, engines_of(pods))) else (),
             followed=followed,
-            followed_services={ref: service for ref in mains if (service := self._service(ref))},
+            followed_services={ref: cached.manifest for ref in mains if (cached := self._objects.get(ref))},
         )
 
     def forget(self, key: Key) -> None:
@@ -67,22 +66,19 @@ class SharedStore:
                     self._parsed[other] = known
                 yield known[1]
 
-    def _service(self, ref: Ref) -> Manifest | None:
-        cached = self._objects.get(ref)
-        return cached.manifest if cached else None
-
     def _half_placed(self) -> Sequence[HalfPlaced]:
         """The half-placed groups of all InferenceDeployments. Only their StatefulSets are decompressed."""
         pods: dict[str, list[PodView]] = defaultdict(list)
         for ref, cached in self._objects.items():
             if cached.pod and cached.pod.group:
                 pods[ref.namespace].append(cached.pod)
-        groups: list[HalfPlaced | None] = []
-        for namespace, members in pods.items():
-            for engine in filter(is_half_placed, engines_of(members)):
-                group = self._objects.get(Ref(STATEFUL_SET, namespace, engine.leader.group))
-                groups.append(half_placed(engine, group.manifest) if group else None)
-        return [group for group in groups if group is not None]
+        found = (
+            half_placed(engine, group.manifest)
+            for namespace, members in pods.items()
+            for engine in filter(is_half_placed, engines_of(members))
+            if (group := self._objects.get(Ref(STATEFUL_SET, namespace, engine.leader.group)))
+        )
+        return [group for group in found if group is not None]
 
 
 def _together(other: Key, key: Key) -> bool:

@@ -44,7 +44,6 @@ Handle = Callable[[Key], Awaitable[Requeue | None]]
 OnStarted = Callable[[float], None]
 """Called by the worker that starts a reconcile, with the seconds since the key was added."""
 OnFailed = Callable[[Key, Exception], None]
-"""Called with the exception of a reconcile."""
 
 
 class WorkQueue:

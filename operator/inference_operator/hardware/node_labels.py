@@ -56,7 +56,6 @@ def _kind_labels(table: str) -> Iterator[tuple[str, KindLabels]]:
 
 
 KIND_LABELS: Mapping[str, KindLabels] = dict(_kind_labels(text_of(__package__, "node-labels.txt")))
-"""Labels of every kind in `kinds.GPU_KINDS`."""
 Alternative: TypeAlias = Mapping[str, tuple[str, ...]]
 """The values that each label may have. All labels must match."""
 

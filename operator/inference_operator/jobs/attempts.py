@@ -156,8 +156,7 @@ def attempts_progress(
 
 
 def wait_after(number: int) -> timedelta:
-    first, longest = FIRST_WAIT.total_seconds(), LONGEST_WAIT.total_seconds()
-    return timedelta(seconds=exponential_backoff(number, first=first, longest=longest))
+    return exponential_backoff(number, first=FIRST_WAIT, longest=LONGEST_WAIT)
 
 
 def _waiting(attempt: Attempt) -> PodWait | None:

@@ -128,7 +128,6 @@ RESOURCES: Manifest = {
 @dataclass(frozen=True, slots=True)
 class PublicKey:
     name: str
-    """The key in words."""
     text: str | ConfigMapLookup
     """The key in PEM, or where it is read."""
     variable: str = "COSIGN_PUBLIC_KEY"
@@ -145,7 +144,6 @@ class Verification:
     reference: str
     """The image, with its digest."""
     what: str
-    """The image in words."""
     field: str
     """The field that asks for the verification, for refusals."""
     key: PublicKey

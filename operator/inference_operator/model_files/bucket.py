@@ -28,7 +28,6 @@ from inference_operator.models.config import NotUnderstood
 from inference_operator.models.source import BucketModel
 
 ERRORS = (BaseError,)
-"""Exceptions that obstore raises, in addition to `OSError`."""
 REQUEST_SECONDS = 120
 """Time limit of one request, for at most 32 MiB of a file."""
 MAX_RETRIES, RETRY_SECONDS = 4, 60

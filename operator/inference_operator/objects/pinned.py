@@ -103,10 +103,6 @@ class PinAnnotation(Annotation[Pinned[T]]):
             raise ValueError(EDITED)
         return Pinned(hashes.inputsHash, content, stored=text, own_hash=hashes.ownHash)
 
-    def in_use(self, built: Pinned[T], live: Manifest | None, serving: Collection[str | None]) -> Pinned[T]:
-        """The content of pods: the pinned one if it has the same inputs and serves, else the new one."""
-        return self.use(built, live, serving)[0]
-
     def use(
         self, built: Pinned[T], live: Manifest | None, serving: Collection[str | None], *, may_begin: bool = True
     ) -> tuple[Pinned[T], PinUse]:

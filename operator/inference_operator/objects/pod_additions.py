@@ -47,7 +47,6 @@ class ReservedPodParts:
     containers: Collection[str]
     """Names of the main containers."""
     mounts: Sequence[Manifest]
-    """Their volume mounts."""
 
 
 def refusal_of_additions(requested: PodTemplateSpec, own: ReservedPodParts) -> Refusal | None:

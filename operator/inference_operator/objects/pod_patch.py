@@ -26,7 +26,6 @@ class PodPatch:
     why: str = ""
     """Why it gets these values, for the log."""
     delete: PodDeletion | None = None
-    """None: it stays."""
 
 
 def traffic_label(*, in_traffic: bool) -> Mapping[str, str]:

@@ -20,7 +20,6 @@ class ModelStep:
     refusal: Refusal | None = None
     """Why it cannot be done, or why it has failed."""
     hold: Hold = Hold.NOTHING
-    """What stays as it is meanwhile."""
 
 
 def observed_jobs(inputs: Inputs) -> ObservedJobs:

@@ -35,7 +35,6 @@ class Planned(Outcome):
     router: RouterObjects
     router_move: Move = NO_MOVE
     hold: Hold = Hold.NOTHING
-    """What stays as it is until the model is there."""
 
     @property
     def is_frozen(self) -> bool:
@@ -58,7 +57,7 @@ class Planned(Outcome):
     @property
     def outdated_engines(self) -> Reason | None:
         """Why a renewal would change engines, the worst of all roles; None if they are as this release builds them."""
-        reasons = {role.outdated for role in self.roles}
+        reasons = {role.used.outdated for role in self.roles}
         return next(
             (reason for reason in (Reason.ENGINES_VULNERABLE, Reason.ENGINES_OUTDATED) if reason in reasons), None
         )

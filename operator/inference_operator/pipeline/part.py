@@ -82,7 +82,6 @@ class ResourceDecision:
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
     lookups: tuple[Lookup, ...] = ()
     fleet_state: FleetState = FleetState.UNDECIDED
-    """How far a change of the administrator's settings is here."""
     pods: tuple[PodPatch, ...] = ()
     """What changes of pods that exist: which ones are deleted, go first, get requests, or read their adapters again."""
     scaling: tuple[ScalingInputs, ...] = ()

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.process import EngineProcess
 from inference_operator.fleet.rollout_slots import next_turn
@@ -44,23 +43,17 @@ from inference_operator.workload.workload import Workload, engine_workload, live
 
 @dataclass(frozen=True, slots=True)
 class Role:
+    sized: RolePlan
     used: RoleTemplates
     change: WorkloadChange
     workload: Workload
     scaling: ObservedScaling
     objects: dict[Ref, Manifest]
     notice: str = ""
-    outdated: Reason | None = None
-    """Why a renewal would change engines; None if they are as this release builds them."""
-    missing_gpu_kind: str = ""
-    """The kind of GPU that the plan needs and no node has; empty if a node has it."""
-    doubt: str = ""
-    """Why this release would refuse the plan that is kept, in a sentence; empty if it would not."""
     disk_shortfall: str = ""
     """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
     network_refusal: Refusal | None = None
     """Why no nodes have the network that the pods of an engine ask for; None if they have."""
-    lookups: tuple[Lookup, ...] = ()
 
     @property
     def context(self) -> RoleContext:
@@ -81,6 +74,10 @@ class Role:
     @property
     def template(self) -> PinnedTemplate:
         return self.used.template
+
+    @property
+    def lookups(self) -> tuple[Lookup, ...]:
+        return (*self.sized.lookups, *self.change.lookups)
 
     @property
     def advisories(self) -> str:
@@ -115,18 +112,15 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         workload = engine_workload(workload_inputs, change, inputs.samples)
     pod_spec = used.template.content.template["spec"]
     return Role(
+        sized=plan,
         used=used,
         change=change,
         workload=workload,
         scaling=scaling,
         objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
         notice=_notice(inputs, used, change, scaling),
-        outdated=used.outdated,
-        missing_gpu_kind=plan.missing_gpu_kind,
-        doubt=plan.doubt,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
         network_refusal=refusal_of_network(context, pinned.plan, pod_spec),
-        lookups=(*plan.lookups, *change.lookups),
     )
 
 

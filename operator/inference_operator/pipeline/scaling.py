@@ -42,17 +42,13 @@ def _due(role: Role) -> Iterator[datetime]:
 
 def _request(planned: Planned, role: Role, target: Target) -> ScalingInputs | None:
     return scaling_inputs(
-        role.context.spec.stated,
+        role.context,
         role.scaling.recorded,
         target=target,
         plan=_plan_id(role.plan),
-        role=role.name,
         replicas=role.change.wanted,
-        engines=role.context.live.engines,
         floor=role.scaling.floor,
         share=_share(planned, role),
-        has_scale=role.context.spec.has_scale,
-        of_prompts=role.context.spec.computes_prompts,
     )
 
 

@@ -62,6 +62,7 @@ class RolePlan:
     missing_gpu_kind: str = ""
     """The kind of GPU that it needs and no node has; empty if a node has it, or if the plan is kept."""
     doubt: str = ""
+    """Why this release would refuse the plan that is kept, in a sentence; empty if it would not."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups that tell more: which GPUs are free, if no engine can be scheduled."""
 

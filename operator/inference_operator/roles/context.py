@@ -82,7 +82,5 @@ class RoleContext:
     now: datetime
     lookups: LookupResults
     nodes: Sequence[NodeView] | None
-    """Nodes with GPUs; None where the operator cannot see nodes."""
     choice: EngineChoice = NO_CHOICE
     unavailable_kinds: Collection[Kind] = ()
-    """Kinds of children that the operator cannot use in this cluster."""

@@ -61,7 +61,6 @@ class RouterInputs:
     """The router section over the operator's defaults of router pods."""
     stated: RouterSpec
     drain_seconds: int
-    """How long a stopping router may finish its requests."""
     progress_deadline_seconds: int
     owner: Owner
     settings: Settings
@@ -90,7 +89,6 @@ class RouterInputs:
     keeps_engine_key: bool = False
     """Whether it is sent only because engines that run still ask for it."""
     unavailable_kinds: Collection[Kind] = ()
-    """Kinds that the operator cannot use in this cluster."""
     component: str = ROUTER
     """`router`, or `gateway`: its engines are the routers of models."""
     temporary: int = 0

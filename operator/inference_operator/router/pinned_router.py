@@ -37,7 +37,6 @@ class RouterContent:
     files: Mapping[str, str]
     """Files of the configuration folder by name."""
     cold_start_seconds: int
-    """How long these routers hold a request while no engine is up."""
 
     @property
     def fields(self) -> Manifest:

@@ -379,7 +379,7 @@ class Observation:
 
     @property
     def missing_gpu_kind(self) -> str:
-        return next((role.missing_gpu_kind for role in self.decided_roles if role.missing_gpu_kind), "")
+        return next((kind for role in self.decided_roles if (kind := role.sized.missing_gpu_kind)), "")
 
     @property
     def engine_since(self) -> datetime | None:

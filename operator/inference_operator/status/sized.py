@@ -108,7 +108,7 @@ class _Sized:
         """Sentences about what an engine carries, what engines reported, and the disks of nodes."""
         shortfall = self.role.decided.disk_shortfall if self.role.decided else ""
         return sentences(
-            self.role.decided.doubt if self.role.decided else "",
+            self.role.decided.sized.doubt if self.role.decided else "",
             self.doubt_of_tables,
             not_run(self.plan.parallel),
             self.plan.engine_choice,

@@ -174,4 +174,3 @@ LookupResult: TypeAlias = (
 )
 
 LookupResults: TypeAlias = Mapping[Lookup, LookupResult]
-"""The results so far."""

@@ -15,7 +15,6 @@ class StartupStage(Enum):
     QUEUE = auto()
     """Admission by a queue that gates its scheduling (Kubernetes documentation, "Pod Scheduling Readiness")."""
     NODE = auto()
-    """A node."""
     SANDBOX = auto()
     """Its network and its volumes (the condition PodReadyToStartContainers: Kubernetes documentation, "Pod Lifecycle",
     pod network readiness); on a node before Kubernetes 1.36 its images too (kubernetes/kubernetes#134660)."""

@@ -69,7 +69,6 @@ class TokenCounts:
 @dataclass(frozen=True, slots=True)
 class EngineSample:
     model: str
-    """Served model name."""
     running: int
     """Requests that the engine computes."""
     waiting: int

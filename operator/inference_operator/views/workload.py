@@ -58,7 +58,6 @@ class WorkloadView:
     """Whether its controller reports no progress within the progress deadline. That of groups measures none."""
     deadline: timedelta = DEFAULT_PROGRESS_DEADLINE
     template: str | None = None
-    """The hash of its pod template; None where it has none."""
     pod_spec: Manifest | None = None
     """The pod specification of its template; None while it does not exist."""
     startup: timedelta = timedelta(0)
@@ -192,7 +191,5 @@ def _startup(pod_spec: Manifest) -> timedelta:
 
 
 _READERS: Mapping[str, Callable[[Manifest], WorkloadView]] = {DEPLOYMENT.name: _deployment, STATEFUL_SET.name: _group}
-"""The reader of each kind of workload."""
 
 WORKLOAD_KINDS: Sequence[Kind] = (DEPLOYMENT, STATEFUL_SET)
-"""The kinds of workload that roles can have."""

@@ -26,7 +26,6 @@ class WorkloadChange:
     refusal: str = ""
     """Why Kubernetes makes no pods of new groups, in its words; empty if it makes them."""
     moved: MovedPods
-    """Pods that were moved away from broken GPUs."""
     wanted: int
     replicas: int
     """The same, but no more than fit on the nodes where nodes limit them."""

@@ -30,7 +30,6 @@ VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 @dataclass(frozen=True, slots=True)
 class GangScheduler:
     kind: Kind
-    """Its PodGroup."""
     place: str
     """Where the mark of a pod is: `labels` or `annotations`."""
     key: str

@@ -40,7 +40,6 @@ class Workload:
     replicas: int
     """Engines that they should make, those of a surge left out."""
     pod: Manifest
-    """The pod specification of its template."""
 
 
 def engine_workload(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Workload:

@@ -19,7 +19,6 @@ class Disruption:
 
     wanted: int
     planned_pods: int = 1
-    """Pods of an engine by its plan."""
     serving: Sequence[int] = ()
     """Pods of each engine that serves."""
     leaves: bool = False

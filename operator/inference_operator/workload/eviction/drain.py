@@ -79,7 +79,6 @@ class Move:
     """Whether successors start before the draining engines end."""
     record: MoveRecord | None = None
     may_refuse: bool = False
-    """Whether an eviction may be refused at all."""
     refuses: bool = False
     """Whether an eviction is refused now, until a successor serves."""
     notice: str = ""

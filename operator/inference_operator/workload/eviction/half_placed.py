@@ -110,21 +110,18 @@ def half_placed(engine: EngineView, group: Manifest) -> HalfPlaced | None:
 class GivenBack:
     at: Time
     times: Annotated[int, Field(ge=1, le=MOST_TIMES)] = 1
-    """How often in a row."""
     older: str = ""
     """Name of the older group; empty if that is in another namespace."""
 
     @property
     def until(self) -> datetime:
-        first, longest = FIRST_BACKOFF.total_seconds(), LONGEST_BACKOFF.total_seconds()
-        return self.at + timedelta(seconds=exponential_backoff(self.times, first=first, longest=longest))
+        return self.at + exponential_backoff(self.times, first=FIRST_BACKOFF, longest=LONGEST_BACKOFF)
 
     def is_off(self, now: datetime) -> bool:
         return self.at <= now < self.until
 
 
 GIVEN_BACK_ANNOTATION = JsonAnnotation("inference-operator.dev/given-back", TypeAdapter(GivenBack))
-"""Annotation of a StatefulSet: its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +129,6 @@ class Yielding:
     records: Mapping[str, GivenBack | None]
     """By the names of their StatefulSets; None if a record has ended."""
     off: frozenset[str] = frozenset()
-    """Names of those that have no pods now."""
     due: datetime | None = None
     lookups: tuple[EventsLookup, ...] = ()
     """What a node autoscaler says about groups that may have to give their room back."""

@@ -39,7 +39,6 @@ class LostPod:
     due: datetime | None = None
     """When the operator deletes it; None if it does not."""
     by_hand: bool = False
-    """Whether a person has to delete it."""
 
     def sentence(self, namespace: str) -> str:
         begin = f"Pod {self.pod.name} is on node `{self.pod.node}`, {self.why}"

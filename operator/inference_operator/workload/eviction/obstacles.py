@@ -37,10 +37,8 @@ class Start:
     new: Sequence[EngineView]
     """The engines that are to stay and do not serve."""
     old: Sequence[EngineView]
-    """The engines that it replaces."""
     ending: Sequence[EngineView] = ()
     workload: WorkloadView
-    """The workload that makes their pods."""
     groups: Sequence[Manifest] = ()
     """The StatefulSets of new engines that lack pods: only Events show why."""
     namespace: str = ""

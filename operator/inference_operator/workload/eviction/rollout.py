@@ -118,7 +118,6 @@ class EngineSet:
     workloads: Sequence[Manifest]
     """Their live workload, the newest object first."""
     template: str
-    """Hash of the desired pod template."""
     pod: Manifest = field(default_factory=dict)
     gpu_resource: str = ""
     pods_per_engine: int = 1
@@ -126,7 +125,6 @@ class EngineSet:
     wanted: int = 1
     strategy: RolloutStrategy = RolloutStrategy.AUTO
     leaving: Mapping[str, DrainingNode] | None = None
-    """Nodes that are leaving; None where the operator cannot see nodes."""
     node_wait: timedelta | None = None
     """How long a successor waits for a new node; None where nodes cannot be added."""
     one_node: bool | None = False
