@@ -35,7 +35,7 @@ from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.lookup_poller import LookupPoller
 from inference_operator.kube.watch import Watches, loop_error_log
 from inference_operator.manifest import Key, Kind
-from inference_operator.pipeline.default_errors import default_errors
+from inference_operator.pipeline.validation import default_errors
 from inference_operator.planning.gpu_offers import gpus_by_kind, unknown_kinds
 from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets

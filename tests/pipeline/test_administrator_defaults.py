@@ -12,8 +12,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.engines.registry import ENGINES as REGISTRY
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, JOB, Manifest
 from inference_operator.pipeline.decide import outcome
-from inference_operator.pipeline.default_errors import default_errors
 from inference_operator.pipeline.outcomes import NeedsInspection, Planned, Refused
+from inference_operator.pipeline.validation import default_errors
 from inference_operator.settings import PodUsers, Settings
 from tests.pipeline.test_children import VARIANTS
 from tests.testing.builders import ENGINES, ROUTERS, inference_deployment, inputs, planned

@@ -9,8 +9,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.engines.registry import ENGINES as REGISTRY
 from inference_operator.manifest import STATEFUL_SET, Manifest
 from inference_operator.pipeline.decide import outcome
-from inference_operator.pipeline.default_errors import default_errors
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
+from inference_operator.pipeline.validation import default_errors
 from inference_operator.settings import Capacity, Settings
 from inference_operator.views.node import NodeView, node_view
 from tests.testing.builders import ENGINES, inference_deployment, inputs, model_known

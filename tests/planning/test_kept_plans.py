@@ -18,9 +18,9 @@ from inference_operator.pipeline.contexts import live_roles, role_contexts, role
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.planning.capacity import refusal_of_network
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.known_model import known_model
-from inference_operator.planning.network import refusal_of_network
 from inference_operator.planning.role_plan import RolePlan, plan_state, role_plan, spec_hash
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.status.report import report

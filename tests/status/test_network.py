@@ -83,7 +83,10 @@ def test_engines_available_has_a_reason_of_its_own_while_sockets_are_used_in_pla
     given = serving(told(in_use))
     found = outcome(given)
     assert isinstance(found, Planned)
-    status = report(given, replace(found, roles=(replace(found.roles[0], outdated=outdated),)), []).status
+    used = found.roles[0].used
+    built = replace(used.template, inputs_hash="of this release") if outdated else used.template
+    role = replace(found.roles[0], used=replace(used, built=built))
+    status = report(given, replace(found, roles=(role,)), []).status
     condition = status.condition(ConditionType.ENGINES_AVAILABLE)
     assert condition is not None
     assert (condition.status, condition.reason, status.reason) == ("True", reason, summary)

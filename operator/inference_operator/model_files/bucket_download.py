@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import obstore
 
 from inference_operator.jobs.result import Failure
-from inference_operator.model_files.bucket import ERRORS, changed, listing_digest, needed_files, open_bucket
-from inference_operator.model_files.bucket_errors import failure_of
+from inference_operator.model_files.bucket import ERRORS, changed, failure_of, listing_digest, needed_files, open_bucket
 from inference_operator.model_files.claim import ModelFolder, Say
 from inference_operator.model_files.files import InspectionError
 from inference_operator.model_files.listing import ListedFile, wrong_content

@@ -13,8 +13,7 @@ from inference_operator.pipeline.model_claim import OneNode, one_node
 from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
 from inference_operator.pipeline.templates import RoleTemplates, role_templates
 from inference_operator.pipeline.turn_inputs import turn_inputs
-from inference_operator.planning.capacity import capped, disk_shortfall
-from inference_operator.planning.network import refusal_of_network, unused_fields
+from inference_operator.planning.capacity import capped, disk_shortfall, refusal_of_network, unused_fields
 from inference_operator.planning.role_plan import RolePlan
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan

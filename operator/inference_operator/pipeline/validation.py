@@ -1,30 +1,42 @@
-"""Why a valid specification cannot be served as its user wrote it, or with the administrator's defaults."""
+"""Why a valid specification, or the administrator's defaults, cannot be served.
 
-from collections.abc import Sequence
+Names and keys in the defaults that are reserved for the operator show only in pods. The operator checks them at its
+start, since no user can correct a setting.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.disaggregation import DisaggregationSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.network import NetworkSpec
+from inference_operator.api.pod_defaults import EngineDefaults, PodDefaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, UCX_DEVICES
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.models.source import ClaimModel
 from inference_operator.objects.adapter_list import list_mount
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import refusal_of_network_devices, refusal_of_resources
 from inference_operator.objects.engine_key import key_mount
-from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions
+from inference_operator.objects.names import ENGINE
+from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions, refusal_of_keys
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.pipeline.disaggregation import refusal_of_disaggregation
-from inference_operator.planning.network import group_fields
+from inference_operator.planning.capacity import group_fields
 from inference_operator.planning.role_plan import PlanState
-from inference_operator.router.deployment import reserved_pod_parts as router_parts
+from inference_operator.router.deployment import reserved_pod_parts
 from inference_operator.router.exposure import refusal_of_exposure
+from inference_operator.router.process import METRICS_PORT_VARIABLE, POD_IPS_VARIABLE
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.router.waiting import refusal_of_queue
 from inference_operator.sentences import sentences
+from inference_operator.settings import PREFIX, Settings
 from inference_operator.views.pod import ADAPTERS_PORT
 
 
@@ -58,7 +70,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or refusal_of_exposure(stated.router)
         or refusal_of_queue(effective.router)
         or refusal_of_additions(stated.pod_template, own)
-        or refusal_of_additions(stated.router.pod_template, router_parts("spec.router.podTemplate"))
+        or refusal_of_additions(stated.router.pod_template, reserved_pod_parts("spec.router.podTemplate"))
     )
     return replace(refusal, problem=sentences(refusal.problem, context.choice.why)) if refusal else None
 
@@ -129,3 +141,45 @@ def _of_defaults(refusal: Refusal | None) -> Refusal | None:
     """The refusal of what the specification has from the administrator's defaults."""
     origin = "It comes from the operator's setting `engineDefaults`."
     return replace(refusal, problem=f"{refusal.problem} {origin}") if refusal else None
+
+
+_TEMPLATE = "podTemplate"
+
+
+def default_errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
+    access = engines[engines.default].access(EngineSpec())
+    engine = ReservedPodParts(
+        _TEMPLATE, {ENGINE}, [*engine_mounts(ClaimModel("any", ""), access.writable), key_mount()]
+    )
+    yield from _line("COMMON_LABELS", refusal_of_keys(settings.common_labels, "labels"))
+    yield from _line("ENGINE_DEFAULTS", refusal_of_additions(settings.engine_defaults.pod_template, engine))
+    yield from _line("ENGINE_DEFAULTS", _refusal_of_engine_env(settings, engines))
+    yield from _line("ENGINE_DEFAULTS", _refusal_of_network(settings.engine_defaults))
+    yield from _line(
+        "ROUTER_DEFAULTS", refusal_of_additions(settings.router_defaults.pod_template, reserved_pod_parts(_TEMPLATE))
+    )
+    yield from _line("ROUTER_DEFAULTS", refusal_of_router_resources(settings.router_defaults.resources, "resources"))
+    for name in sorted({METRICS_PORT_VARIABLE, POD_IPS_VARIABLE} & _names(settings.router_defaults)):
+        yield f"{PREFIX}ROUTER_DEFAULTS: env[{name}]: it is reserved for the operator. Remove it."
+
+
+def _refusal_of_engine_env(settings: Settings, engines: EngineRegistry) -> Refusal | None:
+    """The refusal of a variable that the engine reserves for the operator. The administrator may set any other."""
+    defaults, engine = settings.engine_defaults, engines[engines.default]
+    trusted = settings.model_copy(update={"allowed_environment": tuple(_names(defaults))})
+    refusal = engine.check(EngineSpec(env=defaults.env), image=engine.image(Device.GPU, settings), settings=trusted)
+    return replace(refusal, field=refusal.field.removeprefix("spec.engine.")) if refusal else None
+
+
+def _refusal_of_network(defaults: EngineDefaults) -> Refusal | None:
+    refusal = refusal_of_network_devices(ResourcesSpec(), defaults.network)
+    return replace(refusal, field=refusal.field.removeprefix("spec.hardware.")) if refusal else None
+
+
+def _line(name: str, refusal: Refusal | None) -> Iterator[str]:
+    if refusal:
+        yield f"{PREFIX}{name}: {refusal.field}: {refusal.problem} {refusal.cure}"
+
+
+def _names(defaults: PodDefaults) -> set[str]:
+    return {variable.name for variable in defaults.env}
