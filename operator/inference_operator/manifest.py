@@ -157,6 +157,10 @@ class Ref:
     def path(self) -> str:
         return f"{self.kind.path(self.namespace)}/{self.name}"
 
+    def manifest(self, metadata: Manifest, **content: object) -> Manifest:
+        named = {"name": self.name, "namespace": self.namespace, **metadata}
+        return {"apiVersion": self.kind.api_version, "kind": self.kind.name, "metadata": named, **content}
+
     def __str__(self) -> str:
         return f"{self.kind.name} {self.namespace}/{self.name}"
 
@@ -189,5 +193,10 @@ class Owner:
 
     def owns(self, manifest: Manifest) -> bool:
         """Whether this owner, by uid, is the controller of the object."""
-        references = manifest["metadata"].get("ownerReferences") or ()
-        return any(r.get("controller") and r.get("uid") == self.uid for r in references)
+        return bool(controller_of(manifest).get("uid") == self.uid)
+
+
+def controller_of(manifest: Manifest) -> Manifest:
+    """The owner reference of the object's controller, of which it has at most one; empty without one."""
+    references = manifest["metadata"].get("ownerReferences") or ()
+    return next((reference for reference in references if reference.get("controller")), {})

@@ -89,7 +89,7 @@ def test_a_gpu_kind_without_a_node_is_selected_by_every_label_that_names_it_and_
     assert len(terms) == 5
     assert all(term["gpu"] == "Exists" for term in terms)
     assert terms[0] == {"gpu": "Exists", "nvidia.com/gpu.product": ["NVIDIA-H100-80GB-HBM3"]}
-    assert found.roles[0].missing_gpu_kind == "H100-80GB"
+    assert found.roles[0].sized.missing_gpu_kind == "H100-80GB"
 
 
 def test_a_gpu_kind_that_no_label_names_is_selected_by_excluding_other_gpu_products() -> None:
@@ -130,7 +130,7 @@ def test_a_label_of_the_settings_selects_nodes_and_names_the_kind_of_their_gpus(
     found = decided(inference_deployment(), [node_view(silent)], settings)
     assert found.plan.plan.gpu == "H100-80GB"
     assert terms_of(found)[1] == {"example.com/pool": ["big"]}
-    assert not found.roles[0].missing_gpu_kind
+    assert not found.roles[0].sized.missing_gpu_kind
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -59,7 +59,6 @@ def scaling_sample(
 
     Args:
         samples: those of the pods that have answered in this round.
-        at: seconds of a monotonic clock.
         bypasses_routers: whether something else than the operator's routers sends requests; only engines know of them
             then.
         share: the part of the requests in routers that counts. Where it is not all, engines tell what has arrived at

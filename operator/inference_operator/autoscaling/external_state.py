@@ -36,11 +36,7 @@ def external_state(
     prometheus_url: str,
     now: datetime,
 ) -> ExternalState | None:
-    """The state; None where the operator decides.
-
-    Args:
-        spec: the external autoscaler writes its `replicas` through `/scale`.
-    """
+    """The state; None where the operator decides."""
     ref = external_ref(spec.autoscaling, owner) if spec.autoscaling else None
     if ref is None:
         return None

@@ -93,11 +93,7 @@ def scaling_inputs(
     floor: Floor | None,
     share: float,
 ) -> ScalingInputs | None:
-    """The parameters of the next decisions; None where the operator does not decide.
-
-    Args:
-        share: the part of the routers' requests that its engines get; 0 where routers send it none.
-    """
+    """The parameters of the next decisions; None where the operator does not decide."""
     role, autoscaling = context.spec, context.spec.stated.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
         return None

@@ -65,7 +65,6 @@ def engines_query(
     The number is absolute. It does not contain the number of replicas, so nothing compounds while engines start.
 
     Args:
-        bypasses_routers: whether something else than the operator's routers sends requests; only engines know of them.
         least_seconds: S at the target where prompts bind it, else zero.
         has_groups: whether an engine is a group of pods; the first one of each has the series.
     """

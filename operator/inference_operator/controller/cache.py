@@ -136,7 +136,8 @@ class Cache:
         requested: AnyResource = self.kinds[key.kind].api.parse(live)
         if requested.deleting:
             return None
-        pods, others = self.pods(key), [owned.manifest for owned in self._owned(key) if not owned.pod]
+        owned = [self._objects[ref] for ref in sorted(self._by_owner.get(key, ()))]
+        pods, others = [one.pod for one in owned if one.pod], [one.manifest for one in owned if not one.pod]
         return Inputs(
             resource=requested,
             children=_children(others, requested.owner, since=_created(live)),
@@ -248,9 +249,6 @@ class Cache:
         """The resources whose decisions read this child of another one: its address."""
         return self.shared.followers(key) if ref.kind == SERVICE else frozenset()
 
-    def _owned(self, key: Key) -> list[CachedObject]:
-        return [self._objects[ref] for ref in sorted(self._by_owner.get(key, ()))]
-
     def _add_tombstone(self, ref: Ref, version: int) -> None:
         """Ignore this object in listings and events of this version or an older one."""
         self._tombstones[ref] = max(version, self._tombstones.get(ref, -1))
@@ -271,7 +269,7 @@ def _children(owned: Sequence[Manifest], owner: Owner, *, since: str) -> dict[Re
     """
     children = {Ref.of(manifest): manifest for manifest in owned if is_child(manifest, owner)}
     claims = {Ref.of(manifest): manifest for manifest in owned if outlives_unnamed(manifest, owner)}
-    templates = [mapping(mapping(child, "spec"), "template") for child in children.values()] if claims else []
+    templates = [mapping(child, "spec", "template") for child in children.values()] if claims else []
     mounted = {name for template in templates for name in mounted_claims(mapping(template, "spec")).values()}
     return children | {ref: m for ref, m in claims.items() if ref.name in mounted or _created(m) >= since}
 

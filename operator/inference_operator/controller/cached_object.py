@@ -7,7 +7,16 @@ import orjson
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.fleet.rollout_slots import recorded_turn
-from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest, kind_of
+from inference_operator.manifest import (
+    API_VERSION,
+    INFERENCE_DEPLOYMENT,
+    KIND,
+    POD,
+    Key,
+    Manifest,
+    controller_of,
+    kind_of,
+)
 from inference_operator.objects.names import COMPONENT_LABEL, KIND_LABEL, NAME_LABEL
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.pod import PodView, pod_view
@@ -122,9 +131,9 @@ def key_of(manifest: Manifest) -> Key:
     meta, kind, labels = manifest["metadata"], kind_of(manifest), manifest["metadata"].get("labels") or {}
     if kind.is_reconciled:
         return Key(meta["namespace"], meta["name"], kind)
-    owners = (r for r in meta.get("ownerReferences") or () if r.get("controller") and r["apiVersion"] == API_VERSION)
-    labelled = {"apiVersion": API_VERSION, "kind": labels.get(KIND_LABEL, KIND), "name": labels.get(NAME_LABEL, "")}
-    owner = next(owners, labelled)
+    owner = controller_of(manifest)
+    if owner.get("apiVersion") != API_VERSION:
+        owner = {"apiVersion": API_VERSION, "kind": labels.get(KIND_LABEL, KIND), "name": labels.get(NAME_LABEL, "")}
     return Key(meta["namespace"], owner["name"], kind_of(owner))
 
 

@@ -75,9 +75,6 @@ def changes(
     - Desired objects are applied where they are absent or drifted, in the order of `desired`.
     - Live objects that are not desired are deleted, but not those with the retain annotation.
     - An object that is being deleted is left alone. It is created again when it is gone.
-
-    Args:
-        engine_key: the Secret to create if it does not exist, without its key.
     """
     namespace = owner.key.namespace
     result: list[Change] = [_label(patch, namespace) for patch in pods if patch.deletion_cost is not None]
@@ -112,7 +109,7 @@ def is_held(change: Change, results: Sequence[WriteResult]) -> bool:
 
 
 def _mounted(change: Apply) -> Iterator[Ref]:
-    pod = mapping(mapping(mapping(change.manifest, "spec"), "template"), "spec")
+    pod = mapping(change.manifest, "spec", "template", "spec")
     config_maps = [mapping(volume, "configMap").get("name") for volume in objects(pod, "volumes")]
     keys = [mapping(volume, "secret").get("secretName") for volume in objects(pod, "volumes")]
     for kind, names in ((CLAIM, mounted_claims(pod).values()), (CONFIG_MAP, config_maps), (SECRET, keys)):

@@ -14,10 +14,11 @@ from inference_operator.controller.cluster import (
     RejectedError,
 )
 from inference_operator.engines.engine_key import KEY_ENTRY
-from inference_operator.manifest import Manifest, Owner
+from inference_operator.manifest import Manifest, Owner, controller_of
 from inference_operator.objects.child import adopted_version, is_child
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 from inference_operator.status import write_results
+from inference_operator.views.raw import mapping
 
 log = logging.getLogger(__name__)
 
@@ -71,13 +72,10 @@ async def _delete(cluster: Cluster, change: Delete) -> write_results.WriteResult
 
 async def _set_labels(cluster: Cluster, change: Label) -> write_results.WriteResult:
     """Apply labels and annotations to the pod of that uid; a pod that is gone is never created."""
-    ref = change.ref
-    meta: Manifest = {"name": ref.name, "namespace": ref.namespace, "uid": change.uid}
-    for field, values in (("labels", change.labels), ("annotations", change.annotations)):
-        if values:
-            meta[field] = dict(values)
-    body = {"apiVersion": ref.kind.api_version, "kind": ref.kind.name, "metadata": meta}
+    ref, fields = change.ref, {"labels": change.labels, "annotations": change.annotations}
+    set_values = {field: dict(values) for field, values in fields.items() if values}
     try:
+        body = ref.manifest({"uid": change.uid, **set_values})
         return write_results.Applied(await cluster.apply(ref, body, force=True))
     except (ConflictError, NotFoundError):
         return write_results.Deleted(ref)
@@ -124,29 +122,21 @@ async def _apply_unknown(cluster: Cluster, change: Apply) -> write_results.Write
 
 def _is_orphan(live: Manifest, owner: Owner) -> bool:
     """Whether it belonged to a deleted InferenceDeployment of the same name; the garbage collector will delete it."""
-    references = live["metadata"].get("ownerReferences") or ()
-    return any(
-        r.get("kind") == owner.reference["kind"] and r.get("name") == owner.key.name and r.get("controller")
-        for r in references
-    )
+    former = controller_of(live)
+    return (former.get("kind"), former.get("name")) == (owner.key.kind.name, owner.key.name)
 
 
 def _is_left_behind(live: Manifest, desired: Manifest) -> bool:
     """Whether it has no owner, and the labels of the child that is desired."""
-    same = all(_label_of(live, name) == _label_of(desired, name) for name in (MANAGED_BY_LABEL, NAME_LABEL))
+    labels, own = mapping(live, "metadata", "labels"), mapping(desired, "metadata", "labels")
+    same = all(labels.get(name) == own.get(name) for name in (MANAGED_BY_LABEL, NAME_LABEL))
     return same and not live["metadata"].get("ownerReferences")
 
 
-def _label_of(manifest: Manifest, name: str) -> str | None:
-    value: str | None = (manifest["metadata"].get("labels") or {}).get(name)
-    return value
-
-
 def _holder(live: Manifest) -> str:
-    for reference in live["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            return f"{reference.get('kind')} {reference.get('name')}"
-    if _label_of(live, MANAGED_BY_LABEL) == MANAGER:
+    if owner := controller_of(live):
+        return f"{owner.get('kind')} {owner.get('name')}"
+    if mapping(live, "metadata", "labels").get(MANAGED_BY_LABEL) == MANAGER:
         return "an InferenceDeployment that is gone, which left it behind"
     managers = {str(f.get("manager")) for f in live["metadata"].get("managedFields") or ()}
     return f"somebody else (written by {', '.join(sorted(managers))})" if managers else "somebody else"

@@ -120,13 +120,8 @@ class Reconciler:
             status = status.model_copy(update={"operator": self._others.claim(inputs.resource)})
         if status == inputs.resource.status:
             return
-        key, version = inputs.resource.key, inputs.resource.version
-        body = {
-            "apiVersion": key.kind.api_version,
-            "kind": key.kind.name,
-            "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": version},
-            "status": status.dump(),
-        }
+        key = inputs.resource.key
+        body = key.ref.manifest({"resourceVersion": inputs.resource.version}, status=status.dump())
         written = await self._cluster.apply_status(key.ref, body)
         if written is not None:
             for follower in self._cache.put(written) - {key}:

@@ -63,7 +63,6 @@ class WorkQueue:
 
     Args:
         chance: a random number from 0 to 1, for the jitter of the backoff.
-        on_started: called when a reconcile starts.
     """
 
     def __init__(self, chance: Callable[[], float] = random.random, on_started: OnStarted | None = None) -> None:

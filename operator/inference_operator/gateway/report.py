@@ -75,7 +75,7 @@ def events(before: ModelGatewayStatus, after: ModelGatewayStatus) -> Sequence[Ev
 def _exposures(inputs: GatewayInputs, decided: GatewayDecision) -> Sequence[Exposure]:
     if decided.router is None:
         return ()
-    return exposures(decided.router, inputs.main_service, inputs.children, inputs.unavailable_kinds)
+    return list(exposures(decided.router, inputs.main_service, inputs.children, inputs.unavailable_kinds))
 
 
 def _verdicts(

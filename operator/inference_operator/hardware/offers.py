@@ -105,11 +105,7 @@ def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: fl
 def offers_of_node(
     labels: Mapping[str, str], allocatable: Mapping[str, str], added: Sequence[str] = ()
 ) -> tuple[GpuOffer, ...]:
-    """The offers of a node; several with mixed MIG profiles, none if neither kind nor memory is known.
-
-    Args:
-        added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
-    """
+    """The offers of a node; several with mixed MIG profiles, none if neither kind nor memory is known."""
     product = labels.get(PRODUCT, "")
     kind = kind_of_product(product) if product else kind_of_labels(labels, added)
     offers = []

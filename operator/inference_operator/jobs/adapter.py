@@ -11,7 +11,7 @@ from inference_operator.jobs.placement import WritableClaim
 from inference_operator.jobs.program import program_process
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
-from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
+from inference_operator.jobs.state import JobState, ObservedJobs, job_state
 from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import Owner
 from inference_operator.models.source import ModelSource, is_downloaded
@@ -38,9 +38,6 @@ def access_of(adapter: AdapterSpec, model: ModelSpec) -> ModelSpec:
 def adapter_state(
     shared: SharedContext, adapter: AdapterSpec, source: ModelSource, claim: WritableClaim, observed: ObservedJobs
 ) -> JobState[StoredAdapter]:
-    record = adapter_record(shared.owner, adapter, claim.name)
-    if stored := record.stored(observed.live):
-        return recorded(record, stored)
     state = job_state(adapter_task(shared, adapter, source, claim), observed)
     return state if claim.is_known else state.without_new_jobs(observed.live)
 

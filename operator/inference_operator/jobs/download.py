@@ -11,7 +11,7 @@ from inference_operator.jobs.placement import WritableClaim
 from inference_operator.jobs.program import program_process
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
-from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
+from inference_operator.jobs.state import JobState, ObservedJobs, job_state
 from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import Manifest
 from inference_operator.objects.cache_volume import ROOT, whole_mount
@@ -55,10 +55,6 @@ class Download:
 
 
 def download_state(inputs: Download, observed: ObservedJobs) -> JobState[Downloaded]:
-    record = _record(inputs)
-    stored = record.stored(observed.live)
-    if stored and not inputs.empties_kernels:
-        return recorded(record, stored)
     state = job_state(download_task(inputs), observed, repeated=inputs.empties_kernels)
     logs = _logs(inputs, state, observed)
     step = next((step for log in logs if (step := _last_step(observed.results, log))), "")

@@ -7,7 +7,6 @@ from inference_operator.jobs.inspection_result import inspection_refusal, parsed
 from inference_operator.jobs.program import program_process
 from inference_operator.jobs.record import Record, result_in
 from inference_operator.jobs.result import TERMINATION_MESSAGE
-from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
 from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.entry import Entry
@@ -32,13 +31,6 @@ RESOURCES: Manifest = {
 }
 """`infd inspect` uses 56 MiB of memory for a usual model, and 190 MiB for an index of 32 MiB. It stores that index on
 disk once."""
-
-
-def inspection_state(shared: SharedContext, observed: ObservedJobs, *, wanted: bool) -> JobState[Entry]:
-    record = model_record(shared.effective.model, shared.access.revision, owner=shared.owner)
-    if stored := record.stored(observed.live):
-        return recorded(record, stored)  # the usual case, which builds no Job
-    return job_state(inspection_task(shared), observed, wanted=wanted)
 
 
 def inspection_task(shared: SharedContext) -> JobTask[Entry]:

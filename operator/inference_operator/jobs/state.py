@@ -15,14 +15,12 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.diagnosis.pending_causes import problem_from_events
 from inference_operator.jobs.attempts import Attempt, AttemptsProgress, attempts_progress, job_attempt
 from inference_operator.jobs.placement import placement_of
-from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import Result
 from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import JOB, Manifest, Ref
-from inference_operator.objects.names import COMPONENT_LABEL
+from inference_operator.objects.names import component_of
 from inference_operator.views.lookups import Lookup, LookupResults, ObjectEvents
 from inference_operator.views.pod import PodView
-from inference_operator.views.raw import mapping
 
 JOB_CLEANUP_DELAY = timedelta(seconds=1)
 """When to delete a Job whose result has been recorded: the operator's own write brings no event."""
@@ -81,7 +79,7 @@ def job_state(
 ) -> JobState[Result]:
     stored = task.record.stored(observed.live) if task.record else None
     if task.record and stored is not None and not repeated:
-        return recorded(task.record, stored)
+        return JobState(AttemptsProgress(result=stored), {task.record.ref: task.record.manifest(stored)})
     attempts = _attempts(observed, task.component, task.job_hash)
     current = [attempt for job, attempt in attempts if "deletionTimestamp" not in job["metadata"]]
     progress = attempts_progress(current, observed.now, wanted=wanted, subject=task.subject, parse=task.parse)
@@ -100,18 +98,13 @@ def job_state(
     return state if state.complete or not desired else replace(state, message=_message(task, state))
 
 
-def recorded(record: Record[Result], result: Result) -> JobState[Result]:
-    return JobState(AttemptsProgress(result=result), {record.ref: record.manifest(result)})
-
-
 def without_jobs(live: Mapping[Ref, Manifest], component: str) -> dict[Ref, Manifest]:
     """All objects but the Jobs of this component. The records of their results stay."""
     return {ref: manifest for ref, manifest in live.items() if not is_job_of(manifest, component)}
 
 
 def is_job_of(manifest: Manifest, component: str) -> bool:
-    labels = mapping(mapping(manifest, "metadata"), "labels")
-    return manifest.get("kind") == JOB.name and labels.get(COMPONENT_LABEL) == component
+    return manifest.get("kind") == JOB.name and component_of(manifest) == component
 
 
 def _attempts(observed: ObservedJobs, component: str, job_hash: str) -> list[tuple[Manifest, Attempt]]:

@@ -37,7 +37,7 @@ from inference_operator.roles.context import SharedContext
 from inference_operator.sentences import sentences
 from inference_operator.text_tables import blocks
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, LookupResult, Unavailable
-from inference_operator.views.raw import annotations, mapping, objects
+from inference_operator.views.raw import annotations, mapping, named, objects
 from inference_operator.views.untrusted_text import one_line
 
 _VARIABLE = re.compile(r"(?:HTTP|HTTPS|NO)_PROXY|SSL_CERT_(?:FILE|DIR)", re.IGNORECASE)
@@ -91,8 +91,8 @@ def verifies(job: Manifest, reference: str, variable: str, public_key: str | Non
 
     Its end counts only then. A registry in its image's name and more variables may come from admission webhooks.
     """
-    pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")
-    live = next((container for container in objects(pod, "containers") if container.get("name") == VERIFICATION), {})
+    pod = mapping(job, "spec", "template", "spec")
+    live = named(objects(pod, "containers"), VERIFICATION)
     wanted = cosign_process(reference, variable, public_key or "", with_credentials=False)
     keys = [entry.get("value") for entry in objects(live, "env") if entry.get("name") == variable]
     is_key = len(keys) == 1 if public_key is None else keys == [wanted["env"][0]["value"]]

@@ -58,23 +58,16 @@ class Events:
         if len(self._first) > REMEMBERED:
             self._first.popitem(last=False)
         series = {"series": {"count": count + 1, "lastObservedTime": moment}} if count else {}
-        return {
-            "apiVersion": EVENT.api_version,
-            "kind": EVENT.name,
-            "metadata": {"name": name, "namespace": key.namespace},
-            "eventTime": first,
-            "reportingController": f"inference-operator.dev/{FIELD_MANAGER}",
-            "reportingInstance": self._instance,
-            "action": "Reconcile",
-            "type": event.kind,
-            "reason": event.reason,
-            "note": event.note,
-            "regarding": {
-                "apiVersion": key.kind.api_version,
-                "kind": key.kind.name,
-                "namespace": key.namespace,
-                "name": key.name,
-                "uid": resource.uid,
-            },
+        regarding = {"apiVersion": key.kind.api_version, "kind": key.kind.name, "uid": resource.uid}
+        return Ref(EVENT, key.namespace, name).manifest(
+            {},
+            eventTime=first,
+            reportingController=f"inference-operator.dev/{FIELD_MANAGER}",
+            reportingInstance=self._instance,
+            action="Reconcile",
+            type=event.kind,
+            reason=event.reason,
+            note=event.note,
+            regarding={**regarding, "namespace": key.namespace, "name": key.name},
             **series,
-        }
+        )

@@ -183,13 +183,7 @@ class Lease:
 
     async def _write(self, method: str, lease: Manifest, spec: Manifest) -> Manifest:
         """Create the Lease, or replace this version of it; raises `ConflictError` if it has changed since."""
-        identity = {"name": self._ref.name, "namespace": self._ref.namespace}
-        body = {
-            "apiVersion": LEASE.api_version,
-            "kind": LEASE.name,
-            "metadata": {**lease.get("metadata", {}), **identity},
-            "spec": spec,
-        }
+        body = self._ref.manifest(lease.get("metadata", {}), spec=spec)
         path = self._ref.path if method == "PUT" else LEASE.path(self._ref.namespace)
         return await self._api.request(method, path, LEASE, body=body)
 

@@ -83,11 +83,7 @@ def download(
     allow_pickle: bool = False,
     only: Sequence[str] = (),
 ) -> Downloaded | Failure:
-    """Make the model complete on the claim, and create the folders of its compiled kernels.
-
-    Args:
-        only: the files to take, the first of which must be there; empty for all that engines load.
-    """
+    """Make the model complete on the claim, and create the folders of its compiled kernels."""
     folder = ModelFolder(root, folder_of(origin.model))
     failures: tuple[type[Exception], ...] = (*origin.errors, *_INVALID_ANSWERS)
     try:

@@ -22,11 +22,7 @@ class Kernels:
 
 
 def prepare_kernels(root: Path, kernels: Kernels, *, limit_bytes: int = COMPILED_GIB * GIB) -> Iterator[str]:
-    """Create the folder of an engine's kernels, and empty the least recently used others above the limit.
-
-    Yields:
-        One sentence for each folder that was emptied.
-    """
+    """Create the folder of an engine's kernels, and empty the least recently used others above the limit."""
     own = root / COMPILED_FOLDER / kernels.key
     own.mkdir(parents=True, exist_ok=True)
     if kernels.empty_first:

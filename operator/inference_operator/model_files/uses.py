@@ -131,10 +131,10 @@ def parsed_use(text: str) -> Use:
 
 
 def _of_resource(resource: Manifest, claim: str, records: Sequence[Manifest]) -> Iterator[Use]:
-    name, model = resource["metadata"]["name"], mapping(mapping(resource, "spec"), "model")
+    name, model = resource["metadata"]["name"], mapping(resource, "spec", "model")
     repository, by = repository_of(model.get("source")), f"{INFERENCE_DEPLOYMENT.name} {name}"
     own = [record for record in records if _is_of(record, name, claim)]
-    drafts = {repository_of(mapping(mapping(mapping(resource, "spec"), "engine"), "speculative").get("model"))}
+    drafts = {repository_of(mapping(resource, "spec", "engine", "speculative").get("model"))}
     drafts |= {str(mapping(record, "data").get(DRAFT_KEY) or "") for record in own}
     yield from (Use(draft, "", by) for draft in sorted(drafts) if draft)
     if not repository:
@@ -160,7 +160,7 @@ def _is_of(record: Manifest, name: str, claim: str) -> bool:
 def _adapters_of(resource: Manifest) -> Iterator[Use]:
     """The adapters of a resource, each with all its commits; `ANY` for a source that cannot be read."""
     by = f"{INFERENCE_DEPLOYMENT.name} {resource['metadata']['name']}"
-    for adapter in objects(mapping(mapping(resource, "spec"), "model"), "adapters"):
+    for adapter in objects(mapping(resource, "spec", "model"), "adapters"):
         source = model_source(str(adapter.get("source")))
         yield Use(ANY if isinstance(source, Refusal) else stored_name(source), "", by)
 
@@ -247,7 +247,7 @@ def _containers(pod: Manifest) -> Iterator[Manifest]:
 
 def pod_of(workload: Manifest) -> Manifest:
     spec = mapping(workload, "spec")
-    return mapping(mapping(spec, "template"), "spec") if "template" in spec else spec
+    return mapping(spec, "template", "spec") if "template" in spec else spec
 
 
 def _has_ended(workload: Manifest) -> bool:

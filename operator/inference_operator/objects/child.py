@@ -71,7 +71,6 @@ def child(
 
     Args:
         content: everything beside apiVersion, kind and metadata, in the API server's canonical form.
-        added_labels: labels beside those of every child.
         retain: keep the child when it is no longer desired, for example a volume with a downloaded model.
         outlives_owner: keep it also when its owner is deleted: it gets no owner reference.
     """

@@ -31,7 +31,7 @@ _OTHER_COMPONENTS = frozenset({"", ROUTER, GATEWAY, INSPECTION, DOWNLOAD, CACHE,
 
 
 def component_of(manifest: Manifest) -> str:
-    return str(mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL, ""))
+    return str(mapping(manifest, "metadata", "labels").get(COMPONENT_LABEL, ""))
 
 
 def is_role(component: str) -> bool:

@@ -10,27 +10,26 @@ which the brake over the fleet may hold (`fleet/rollout_slots.py`), from one of 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from inference_operator.manifest import Manifest
+from inference_operator.non_defaults import field_values
 from inference_operator.objects.annotation import EDITED, MAX_BYTES, Annotation, compact_json
 from inference_operator.objects.child import manifest_hash
 from inference_operator.views.pod import pod_template_hash
 
 
 class PodContent(Protocol):
-    """Everything that the pods of a workload are made from: a frozen dataclass."""
+    """Everything that the pods of a workload are made from: a frozen dataclass, whose fields are stored."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def template(self) -> Manifest:
         """The pod template."""
-
-    @property
-    def fields(self) -> Manifest:
-        """Its fields as they are stored."""
 
     @property
     def hashed(self) -> object:
@@ -89,14 +88,9 @@ class PinAnnotation(Annotation[Pinned[T]]):
         hashes = {"inputsHash": value.inputs_hash, "hash": manifest_hash(value.content.hashed)}
         if value.own_hash:
             hashes["ownHash"] = value.own_hash
-        return compact_json({**hashes, **value.content.fields})
+        return compact_json({**hashes, **field_values(value.content)})
 
     def parsed(self, text: str) -> Pinned[T]:
-        """The content with its text.
-
-        Raises:
-            ValueError: if it is none, or was edited.
-        """
         document = from_json(text)
         hashes, content = _HASHES.validate_python(document), self._content.validate_python(document)
         if manifest_hash(content.hashed) != hashes.hash:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.hardware import Device
-from inference_operator.jobs.inspection import inspection_state
-from inference_operator.jobs.state import JobState
+from inference_operator.jobs.inspection import inspection_task
+from inference_operator.jobs.state import JobState, job_state
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import DOWNLOADED, HubModel, ModelSource, file_of
@@ -49,7 +49,7 @@ def _inspection(inputs: Inputs, shared: SharedContext, states: Sequence[PlanStat
     if (on_cpus and not isinstance(source, DOWNLOADED)) or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return JobState()
     wanted = any(_needs_facts(state) for state in states)
-    return inspection_state(shared, observed_jobs(inputs), wanted=wanted)
+    return job_state(inspection_task(shared), observed_jobs(inputs), wanted=wanted)
 
 
 def _reads_on_cpus(context: RoleContext) -> bool:

@@ -37,7 +37,7 @@ from inference_operator.workload.eviction.rollout import (
 )
 from inference_operator.workload.pinned_template import PinnedTemplate
 from inference_operator.workload.pod_spec import WorkloadInputs
-from inference_operator.workload.workload import Workload, engine_workload, live_workload
+from inference_operator.workload.workload import Workload, engine_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     workload_inputs, pinned = used.inputs, used.inputs.plan
     scaling = observed_scaling(inputs, context.spec.stated, context.live)
     change = _change(inputs, used, scaling)
-    workload = live_workload(context.live)
-    if change.rollout:
-        workload = engine_workload(workload_inputs, change, inputs.samples)
+    workload = engine_workload(workload_inputs, change, inputs.samples)
     pod_spec = used.template.content.template["spec"]
     return Role(
         sized=plan,

@@ -2,7 +2,7 @@
 
 1. The process, and the template built from it, both over the administrator's defaults of engine pods.
 2. The template in use is the pinned one while it serves.
-3. In the owner's window it is the one of this release (`_renewed`).
+3. In the owner's window it is the one of this release (`role_templates`).
 """
 
 import math
@@ -42,7 +42,6 @@ from inference_operator.workload.pinned_template import (
     ENGINE_PIN,
     EngineContent,
     PinnedTemplate,
-    older_template,
     template_inputs_hash,
 )
 from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
@@ -86,22 +85,21 @@ class RoleTemplates:
 
     @property
     def _older_template(self) -> str:
-        return older_template(self.template, self.built)
+        return "" if self.template == self.built else _OLDER_TEMPLATE
+
+
+_OLDER_TEMPLATE = "Engines keep their current pod template. This release, or its settings, would build another one."
 
 
 def role_templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> RoleTemplates:
-    return _renewed(inputs, _templates(inputs, context, plan, open_to_all=open_to_all), open_to_all=open_to_all)
-
-
-def _renewed(inputs: Inputs, used: RoleTemplates, *, open_to_all: bool) -> RoleTemplates:
-    """The templates in the owner's window: image and template of this release, as soon as the brake lets them begin.
+    """In the owner's window: image and template of this release, as soon as the brake lets them begin.
 
     1. A renewal begins in the window, and only where nothing else is under way: an edit of the user stays the user's.
     2. One that has begun ends, and follows the owner's settings, also after the window.
     3. Sizes stay, since nodes that come and go would change them from one look to the next.
     4. An image that cannot run the specification renews nothing. Neither is a group renewed that nobody needs now.
     """
-    context = used.inputs.context
+    used = _templates(inputs, context, plan, open_to_all=open_to_all)
     live, stated, settings = context.live, context.spec.stated, context.settings
     pinned = ENGINE_PIN.read(live.workload)
     is_at_rest = pinned is not None and pinned.inputs_hash == used.built.inputs_hash and not live.view.rolling

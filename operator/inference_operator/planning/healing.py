@@ -16,6 +16,7 @@ error with its cure.
 """
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from inference_operator.engines.base import Engine
 from inference_operator.sizing.learned import Learned, Shortage
@@ -40,21 +41,12 @@ def learned_from(
     return next((correction for shortage in shortages if (correction := _correction(plan, shortage))), None)
 
 
+_LENGTHS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
+_SIZES = attrgetter("gpu", "resource", "parallel", *_LENGTHS, "gpu_memory_utilization", "kv_cache_bytes")
+
+
 def same_sizes(plan: Plan, other: Plan) -> bool:
-    return _sizes(plan) == _sizes(other)
-
-
-def _sizes(plan: Plan) -> tuple[object, ...]:
-    return (
-        plan.gpu,
-        plan.resource,
-        plan.parallel,
-        plan.max_model_len,
-        plan.max_num_seqs,
-        plan.max_num_batched_tokens,
-        plan.gpu_memory_utilization,
-        plan.kv_cache_bytes,
-    )
+    return bool(_SIZES(plan) == _SIZES(other))
 
 
 def ended_output(pod: PodView, lookups: LookupResults) -> Iterator[str]:

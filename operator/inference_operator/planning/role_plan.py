@@ -87,7 +87,7 @@ def _is_renewed(context: RoleContext) -> bool:
     The live template tells, and no hash: so the annotation of a former renewal restarts nothing.
     """
     asked = context.spec.stated.pod_template.annotations.get(RENEWED_ANNOTATION)
-    live = mapping(mapping(context.live.workload or {}, "spec"), "template")
+    live = mapping(context.live.workload or {}, "spec", "template")
     return bool(asked and live) and annotations(live).get(RENEWED_ANNOTATION) != asked
 
 

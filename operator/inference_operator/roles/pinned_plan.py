@@ -48,11 +48,6 @@ class PlanAnnotation(Annotation[PinnedPlan]):
         return compact_json({**whole, _HASH: content_hash(whole)})
 
     def parsed(self, text: str) -> PinnedPlan:
-        """The plan of a text.
-
-        Raises:
-            ValueError: if it is none, or was edited.
-        """
         document = _document(text)
         if document.pop(_HASH, None) != content_hash(document):
             raise ValueError(EDITED)

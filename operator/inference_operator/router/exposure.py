@@ -31,16 +31,6 @@ class Exposure:
     """The object's state, or its fault and the cure, in sentences."""
 
 
-def exposures(
-    spec: RouterSpec, service: Ref, children: Mapping[Ref, Manifest], unavailable: Mapping[Kind, str]
-) -> Sequence[Exposure]:
-    """The exposure by each requested object; none if only clients inside the cluster are to reach it.
-
-    Ingress and HTTPRoute have the namespace and the name of the main Service.
-    """
-    return list(_exposures(spec, service, children, unavailable))
-
-
 def refusal_of_exposure(spec: RouterSpec) -> Refusal | None:
     maps = {
         "spec.router.service.annotations": spec.service.annotations,
@@ -52,13 +42,17 @@ def refusal_of_exposure(spec: RouterSpec) -> Refusal | None:
 
 
 def selects_engines(service: Manifest | None) -> bool:
-    selector = mapping(mapping(service or {}, "spec"), "selector")
+    selector = mapping(service or {}, "spec", "selector")
     return is_role(str(selector.get(COMPONENT_LABEL, ROUTER))) or TRAFFIC_LABEL in selector
 
 
-def _exposures(
+def exposures(
     spec: RouterSpec, service: Ref, children: Mapping[Ref, Manifest], unavailable: Mapping[Kind, str]
 ) -> Iterator[Exposure]:
+    """The exposure by each requested object; none if only clients inside the cluster are to reach it.
+
+    Ingress and HTTPRoute have the namespace and the name of the main Service.
+    """
     if spec.http_route:
         route = Ref(HTTP_ROUTE, service.namespace, service.name)
         yield _of_route(spec.http_route, route, children.get(route), unavailable.get(HTTP_ROUTE, ""))
@@ -173,7 +167,7 @@ def _is_pattern(host: str) -> bool:
 
 def _addresses(live: Manifest | None) -> Sequence[str]:
     """Names or IP addresses that a load balancer or Ingress controller has assigned, as they stand in a URL."""
-    balancer = mapping(mapping(live or {}, "status"), "loadBalancer")
+    balancer = mapping(live or {}, "status", "loadBalancer")
     addresses = (ingress.get("hostname") or ingress.get("ip") for ingress in objects(balancer, "ingress"))
     return [_in_url(address) for address in addresses if isinstance(address, str)]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from inference_operator.api.router import RouterSpec
 from inference_operator.router.error_response import RATE, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 
@@ -11,14 +10,9 @@ _OVER_LIMIT = ErrorResponse(
 )
 
 
-def limits_keys(spec: RouterSpec) -> bool:
-    """Whether a rate or a number of requests in flight is limited for each user."""
-    return spec.keys is not None and (spec.keys.requests_per_minute or spec.keys.max_concurrent) is not None
-
-
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     keys = inputs.spec.keys
-    if keys is None or not limits_keys(inputs.spec):
+    if keys is None or (keys.requests_per_minute or keys.max_concurrent) is None:
         return None
     return {
         "requests_per_minute": keys.requests_per_minute or 0,

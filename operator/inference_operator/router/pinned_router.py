@@ -39,15 +39,6 @@ class RouterContent:
     cold_start_seconds: int
 
     @property
-    def fields(self) -> Manifest:
-        return {
-            "slots": self.slots,
-            "template": self.template,
-            "files": self.files,
-            "cold_start_seconds": self.cold_start_seconds,
-        }
-
-    @property
     def hashed(self) -> object:
         return [self.slots, self.template, self.files]
 

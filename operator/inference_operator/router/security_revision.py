@@ -24,6 +24,6 @@ def open_attacks(deployment: Manifest | None) -> tuple[str, ...]:
     """The attacks that this release closes, and the template of a live Deployment does not; empty without one."""
     if deployment is None:
         return ()
-    template = mapping(mapping(deployment, "spec"), "template")
+    template = mapping(deployment, "spec", "template")
     text = str(annotations(template).get(SECURITY_ANNOTATION))
     return tuple(CLOSED_ATTACKS[int(text) if _REVISION.fullmatch(text) else 0 :])

@@ -243,7 +243,7 @@ class Observation:
     @cached_property
     def exposures(self) -> Sequence[Exposure]:
         router, inputs = self.spec.router if self.spec else RouterSpec(), self.inputs
-        return exposures(router, inputs.main_service, inputs.children, inputs.unavailable_kinds)
+        return list(exposures(router, inputs.main_service, inputs.children, inputs.unavailable_kinds))
 
     @cached_property
     def scaling(self) -> Mapping[str, ScalingObservation]:

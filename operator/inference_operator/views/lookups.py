@@ -29,7 +29,7 @@ class ForeignAutoscaler:
 
 def foreign_autoscaler(manifest: Manifest) -> ForeignAutoscaler | None:
     """The view of a HorizontalPodAutoscaler; None for one that is being deleted."""
-    meta, target = mapping(manifest, "metadata"), mapping(mapping(manifest, "spec"), "scaleTargetRef")
+    meta, target = mapping(manifest, "metadata"), mapping(manifest, "spec", "scaleTargetRef")
     if "deletionTimestamp" in meta:
         return None
     owners = [owner for owner in objects(meta, "ownerReferences") if owner.get("controller")]

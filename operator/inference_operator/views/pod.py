@@ -19,7 +19,7 @@ from inference_operator.views.pod_startup import (
     pod_startup,
     startup_times,
 )
-from inference_operator.views.raw import condition, mapping, objects, timestamp
+from inference_operator.views.raw import condition, mapping, named, objects, timestamp
 from inference_operator.views.start_cures import missing_object_cure, node_cure
 from inference_operator.views.untrusted_text import one_line, termination_message
 
@@ -166,8 +166,8 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
     ready = condition(status, "Ready").get("status") == "True"
     problem = None if ready else _problem(pod, status)
     group = str(mapping(meta, "labels").get(GROUP_LABEL, ""))  # without it, an index means nothing
-    main = _main(status, component)
-    terminated = mapping(mapping(main, "state"), "terminated")
+    main = named(objects(status, "containerStatuses"), component)  # others, such as a mesh's proxy, may still run
+    terminated = mapping(main, "state", "terminated")
     return PodView(
         name=str(meta.get("name", "")),
         component=component,
@@ -227,17 +227,11 @@ def _deletion_cost(metadata: Manifest) -> int:
     return int(value) if re.fullmatch(r"-?[0-9]{1,10}", value) else 0
 
 
-def _main(status: Manifest, component: str) -> Manifest:
-    """The status of the component's own container. Others, such as a service mesh's proxy, may still run."""
-    containers = objects(status, "containerStatuses")
-    return next((container for container in containers if container.get("name") == component), {})
-
-
 def _ports(spec: Manifest) -> Mapping[str, int]:
     """The first port of a name counts, because the operator's containers precede those that others add."""
     ports = [port for container in objects(spec, "containers") for port in objects(container, "ports")]
-    named = ((str(port.get("name", "")), port.get("containerPort")) for port in reversed(ports))
-    return _shared(tuple((name, number) for name, number in named if isinstance(number, int)))
+    pairs = ((str(port.get("name", "")), port.get("containerPort")) for port in reversed(ports))
+    return _shared(tuple((name, number) for name, number in pairs if isinstance(number, int)))
 
 
 @lru_cache(maxsize=100)
@@ -273,7 +267,7 @@ def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
 def _failed_container(pod: Manifest, status: Manifest) -> PodProblem | None:
     """The error that ended a pod which is not started again, such as a Job's; None if the pod itself failed."""
     containers = (*objects(status, "initContainerStatuses"), *objects(status, "containerStatuses"))
-    every = ((container, mapping(mapping(container, "state"), "terminated")) for container in containers)
+    every = ((container, mapping(container, "state", "terminated")) for container in containers)
     return next((_termination(pod, container, ended) for container, ended in every if ended.get("exitCode")), None)
 
 
@@ -312,8 +306,8 @@ def _termination(pod: Manifest, container: Manifest, terminated: Manifest) -> Po
 
 def _memory_limit(pod: Manifest, container: str) -> str:
     spec = mapping(pod, "spec")
-    named = (c for c in (*objects(spec, "initContainers"), *objects(spec, "containers")) if c.get("name") == container)
-    return str(mapping(mapping(next(named, {}), "resources"), "limits").get("memory") or "")
+    own = named((*objects(spec, "initContainers"), *objects(spec, "containers")), container)
+    return str(mapping(own, "resources", "limits").get("memory") or "")
 
 
 _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')

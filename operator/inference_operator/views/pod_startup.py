@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import LogLookup
-from inference_operator.views.raw import condition, mapping, objects, timestamp
+from inference_operator.views.raw import condition, mapping, named, objects, timestamp
 
 
 class StartupStage(Enum):
@@ -48,7 +48,7 @@ def pod_startup(pod: Manifest, *, container: str) -> PodStartup | None:
             StartupStage.QUEUE if scheduled.get("reason") == "SchedulingGated" else StartupStage.NODE, None, None
         )
     placed = timestamp(scheduled.get("lastTransitionTime"))
-    main = next((c for c in objects(status, "containerStatuses") if c.get("name") == container), {})
+    main = named(objects(status, "containerStatuses"), container)
     if "running" in mapping(main, "state"):
         answered = main.get("started") is True
         return PodStartup(StartupStage.PROCESS, placed, None if answered else container_log(meta, main), answered)
@@ -85,11 +85,11 @@ class StartupTimes:
 def startup_times(pod: Manifest, *, container: str) -> StartupTimes | None:
     """The times of a ready pod's start; None if one is missing, or if its container has been restarted."""
     status = mapping(pod, "status")
-    main = next((c for c in objects(status, "containerStatuses") if c.get("name") == container), {})
+    main = named(objects(status, "containerStatuses"), container)
     times = (
         timestamp(mapping(pod, "metadata").get("creationTimestamp")),
         timestamp(condition(status, "PodScheduled").get("lastTransitionTime")),
-        timestamp(mapping(mapping(main, "state"), "running").get("startedAt")),
+        timestamp(mapping(main, "state", "running").get("startedAt")),
         timestamp(condition(status, "Ready").get("lastTransitionTime")),
     )
     created, placed, running, ready = times
@@ -117,7 +117,7 @@ def container_restart(container: Manifest) -> ContainerRestart | None:
     count = container.get("restartCount")
     if not isinstance(count, int) or count <= 0:
         return None
-    ended = mapping(mapping(container, "lastState"), "terminated")
+    ended = mapping(container, "lastState", "terminated")
     code, message = ended.get("exitCode"), str(ended.get("message") or "")
     return ContainerRestart(
         count,

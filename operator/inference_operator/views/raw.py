@@ -6,19 +6,25 @@ from datetime import datetime
 from inference_operator.manifest import Manifest
 
 
-def mapping(parent: Manifest, name: str) -> Manifest:
-    """The field's value if it is an object, otherwise an empty object."""
-    part = parent.get(name)
-    return part if isinstance(part, dict) else {}
+def mapping(parent: Manifest, *path: str) -> Manifest:
+    """The object at a path of fields; an empty object if there is something else."""
+    for name in path:
+        part = parent.get(name)
+        parent = part if isinstance(part, dict) else {}
+    return parent
 
 
 def annotations(manifest: Manifest | None) -> Manifest:
-    return mapping(mapping(manifest or {}, "metadata"), "annotations")
+    return mapping(manifest or {}, "metadata", "annotations")
 
 
 def objects(parent: Manifest, name: str) -> Iterable[Manifest]:
     items = parent.get(name)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def named(items: Iterable[Manifest], name: str) -> Manifest:
+    return next((item for item in items if item.get("name") == name), {})
 
 
 def condition(status: Manifest, kind: str) -> Manifest:

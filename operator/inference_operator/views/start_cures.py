@@ -46,7 +46,7 @@ def _keys(pod: Manifest, container: str, field: str, name: str) -> list[str]:
     spec = mapping(pod, "spec")
     every = (*objects(spec, "initContainers"), *objects(spec, "containers"))
     own = (item for item in every if item.get("name") == container)
-    references = [mapping(mapping(variable, "valueFrom"), field) for each in own for variable in objects(each, "env")]
+    references = [mapping(variable, "valueFrom", field) for each in own for variable in objects(each, "env")]
     required = (
         reference for reference in references if reference.get("name") == name and not reference.get("optional")
     )

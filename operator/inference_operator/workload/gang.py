@@ -42,14 +42,11 @@ class GangScheduler:
         meta = template["metadata"]
         return {**template, "metadata": {**meta, self.place: {**meta.get(self.place, {}), self.key: group}}}
 
-    def has_marked(self, template: Manifest, group: str) -> bool:
-        return mapping(mapping(template, "metadata"), self.place).get(self.key) == group
-
 
 def _volcano_fields(template: Manifest) -> Manifest:
     """Volcano takes queue and priority of a group from its PodGroup alone."""
     priority = template["spec"].get("priorityClassName")
-    queue = mapping(mapping(template, "metadata"), "annotations").get(VOLCANO_QUEUE_ANNOTATION)
+    queue = mapping(template, "metadata", "annotations").get(VOLCANO_QUEUE_ANNOTATION)
     return {"queue": queue or "default", **({"priorityClassName": priority} if priority else {})}
 
 
@@ -72,8 +69,10 @@ def gang_scheduler(requested: SchedulingSpec, unavailable: Collection[Kind]) -> 
 
 def gang_of(group: Manifest) -> GangScheduler | None:
     """The gang scheduler of an existing group, by the mark in its StatefulSet."""
-    name, template = group["metadata"]["name"], mapping(mapping(group, "spec"), "template")
-    return next((scheduler for scheduler in GANG_SCHEDULERS if scheduler.has_marked(template, name)), None)
+    name, template = group["metadata"]["name"], mapping(group, "spec", "template")
+    return next(
+        (gang for gang in GANG_SCHEDULERS if mapping(template, "metadata", gang.place).get(gang.key) == name), None
+    )
 
 
 def pod_group(group: Manifest, owner: Owner) -> Manifest | None:

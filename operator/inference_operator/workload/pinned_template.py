@@ -28,10 +28,6 @@ class EngineContent:
     template: Manifest
 
     @property
-    def fields(self) -> Manifest:
-        return {"template": self.template}
-
-    @property
     def hashed(self) -> object:
         return self.template
 
@@ -67,10 +63,3 @@ def _sent(transfer: KVTransfer) -> list[object]:
         return [0]
     stated = transfer.min_prompt_tokens
     return [stated or MIN_PROMPT_TOKENS, *(["stated"] if stated == MIN_PROMPT_TOKENS else [])]
-
-
-def older_template(used: PinnedTemplate, built: PinnedTemplate) -> str:
-    """A notice that engines keep an older template; empty if they do not."""
-    if used == built:
-        return ""
-    return "Engines keep their current pod template. This release, or its settings, would build another one."

@@ -11,7 +11,6 @@ from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Manifest, Owne
 from inference_operator.objects.child import child
 from inference_operator.objects.names import COMPONENT_LABEL, group_name, members_service_name, selector_labels, slot_of
 from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
-from inference_operator.roles.context import LiveRole
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import GROUP_LABEL, PodView
 from inference_operator.views.raw import annotations
@@ -43,7 +42,10 @@ class Workload:
 
 
 def engine_workload(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Workload:
-    """The workload of the role: of groups, if its plan divides an engine over several nodes."""
+    """The workload of the role: of groups, if its plan divides an engine over several nodes; undecided the live one."""
+    if change.rollout is None:
+        live = inputs.context.live
+        return Workload(live.workloads, live.view.desired, live.view.pod_spec or {})
     pod = change.template.content.template["spec"]
     build = _of_groups if inputs.plan.plan.parallel.nodes > 1 else _of_pods
     return Workload(build(inputs, change, samples), change.replicas, pod)
@@ -74,10 +76,6 @@ def _of_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples)
     if deployment is not None and (sets.old_engines or not built):
         old.append(scaled_deployment(deployment, sets.old_engines, owner))
     return [*built, *old, *(scaled_group(group, owner, engines=0, is_off=True) for group in off)]
-
-
-def live_workload(live: LiveRole) -> Workload:
-    return Workload(live.workloads, live.view.desired, live.view.pod_spec or {})
 
 
 def scaled_workload(live: Sequence[Manifest], replicas: int, owner: Owner) -> Sequence[Manifest]:

@@ -102,7 +102,7 @@ def half_placed(engine: EngineView, group: Manifest) -> HalfPlaced | None:
         since=since,
         lacks=frozenset(_lacked(engine)),
         nodes=engine.nodes,
-        pod=mapping(mapping(mapping(group, "spec"), "template"), "spec"),
+        pod=mapping(group, "spec", "template", "spec"),
     )
 
 

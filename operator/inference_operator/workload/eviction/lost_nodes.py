@@ -60,16 +60,9 @@ def pods_of_lost_nodes(
     engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, now: datetime
 ) -> tuple[PodPatch, ...]:
     """The pods to delete at once: nobody can end them otherwise."""
-    due = (lost_pod for lost_pod in lost_pods(engines, nodes, now) if lost_pod.due and lost_pod.due <= now)
-    return tuple(
-        PodPatch(
-            pod=pod.pod,
-            delete=PodDeletion(
-                f"Pod `{pod.pod.name}` is on node `{pod.pod.node}`, {pod.why}", Reason.NODE_LOST, grace_seconds=0
-            ),
-        )
-        for pod in due
-    )
+    due = ((lost.pod, lost.why) for lost in lost_pods(engines, nodes, now) if lost.due and lost.due <= now)
+    causes = ((pod, f"Pod `{pod.name}` is on node `{pod.node}`, {why}") for pod, why in due)
+    return tuple(PodPatch(pod=pod, delete=PodDeletion(text, Reason.NODE_LOST, 0)) for pod, text in causes)
 
 
 def lost_due(engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, now: datetime) -> datetime | None:

@@ -184,14 +184,14 @@ def rollout(inputs: EngineSet, results: LookupResults, *, nodes_visible: bool, n
         decided = _by_free_gpus(inputs, inputs.live, results, nodes_visible=nodes_visible)
     if isinstance(decided, Undecided) or decided.why not in _MAY_SWITCH:
         return decided
-    return replace(decided, needs_more=_needs_more(inputs.pod, _pod_spec(inputs.live)))
+    return replace(decided, needs_more=_needs_more(inputs.pod, mapping(inputs.live, "spec", "template", "spec")))
 
 
 def _by_free_gpus(
     inputs: EngineSet, live: Manifest, results: LookupResults, *, nodes_visible: bool
 ) -> Rollout | Undecided:
     template, needed = inputs.template, requested_amount(inputs.pod, inputs.gpu_resource)
-    freed = requested_amount(_pod_spec(live), inputs.gpu_resource)
+    freed = requested_amount(mapping(live, "spec", "template", "spec"), inputs.gpu_resource)
     lookup = FreeGpusLookup(inputs.gpu_resource)
     if nodes_visible and lookup not in results:
         return Undecided(lookup)
@@ -352,10 +352,6 @@ def old_engines_run(inputs: EngineSet) -> bool:
     return any(not (engine.terminating or engine.failed) for engine in old)
 
 
-def _pod_spec(workload: Manifest) -> Manifest:
-    return ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
-
-
 def _needs_more(new: Manifest, old: Manifest) -> bool:
     """Whether one pod specification requests or limits more of anything than another, by the sums of containers."""
     before = _amounts(old)
@@ -366,6 +362,6 @@ def _amounts(pod: Manifest) -> Mapping[tuple[str, str], Decimal]:
     containers = (*objects(pod, "containers"), *objects(pod, "initContainers"))
     totals: dict[tuple[str, str], Decimal] = {}
     for container, kind in product(containers, ("requests", "limits")):
-        for name, amount in mapping(mapping(container, "resources"), kind).items():
+        for name, amount in mapping(container, "resources", kind).items():
             totals[kind, name] = totals.get((kind, name), Decimal(0)) + value(str(amount))
     return totals

@@ -95,7 +95,9 @@ def traffic_changes(engines: Sequence[EngineView], samples: Samples, *, seconds:
     if not inside:
         returning, why = outside, "no other engine is ready"
     else:
-        returning, why = [engine for engine in outside if _serves_again(samples, engine, seconds)], "it responds again"
+        known = ((engine, samples.engines.get(engine.uid)) for engine in outside)
+        returning = [engine for engine, activity in known if activity and has_responded(activity, seconds=seconds)]
+        why = "it responds again"
         if any(not is_suspect(activity, seconds=seconds) for _, activity in sampled):
             stalled = [engine for engine, activity in sampled if has_stalled(activity, seconds=seconds)]
     out = f"it made no progress for {seconds:.0f} s"
@@ -108,11 +110,6 @@ def traffic_changes(engines: Sequence[EngineView], samples: Samples, *, seconds:
 def _change(engine: EngineView, *, in_traffic: bool, why: str) -> PodPatch:
     """A new value of the traffic label of an engine's leader, which serves its requests."""
     return PodPatch(pod=engine.leader, labels=traffic_label(in_traffic=in_traffic), why=why)
-
-
-def _serves_again(samples: Samples, engine: EngineView, seconds: float) -> bool:
-    activity = samples.engines.get(engine.uid)
-    return activity is not None and has_responded(activity, seconds=seconds)
 
 
 def has_responded(engine: EngineActivity, *, seconds: float) -> bool:
