@@ -34,8 +34,6 @@ SERVED_NAME = matches(
 
 
 class TokenSecretRef(SecretKeySelector):
-    """The Secret with a token of the hub."""
-
     key: DataKey = Field(HUB_TOKEN_KEY, description="Key in its `data`. Default: `token`.")
 
 

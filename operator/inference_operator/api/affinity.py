@@ -52,8 +52,6 @@ class NodeRequirement(SpecModel):
 
 
 class FieldOperator(StrEnum):
-    """Operator that compares a field of a node with a value."""
-
     IN = "In"
     NOT_IN = "NotIn"
 
@@ -67,8 +65,6 @@ class FieldRequirement(SpecModel):
 
 
 class NodeSelectorTerm(SpecModel):
-    """Requirements on nodes, all of which must match."""
-
     match_expressions: tuple[NodeRequirement, ...] = Field(
         (), max_length=8, description="Requirements on node labels; all must match."
     )
@@ -87,8 +83,6 @@ class NodeSelectorTerm(SpecModel):
 
 
 class NodeSelector(SpecModel):
-    """Node selector terms, one of which must match."""
-
     node_selector_terms: tuple[NodeSelectorTerm, ...] = Field(
         min_length=1, max_length=8, description="Node selector terms; one must match."
     )
@@ -135,8 +129,6 @@ class LabelSelector(SpecModel):
 
 
 class PodTerm(SpecModel):
-    """Pods, and the topology domain that they share."""
-
     label_selector: LabelSelector | None = Field(None, description="Selects pods. Default: none.")
     topology_key: LabelKey = Field(description="Node label whose values are the topology domains.")
     namespaces: tuple[ObjectName, ...] = Field(

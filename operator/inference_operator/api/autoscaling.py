@@ -37,16 +37,12 @@ LEAST_PERCENTILE, PERCENTILE, MOST_PERCENTILE = 50, 95, 99
 
 
 class AutoscalingBackend(StrEnum):
-    """Who decides the number of engines."""
-
     BUILT_IN = "BuiltIn"
     HPA = "HPA"
     KEDA = "KEDA"
 
 
 class ObjectiveSpec(SpecModel):
-    """The latencies that requests shall have."""
-
     ttft: Annotated[timedelta, Within("10ms", "1h", "2s")] = Field(
         TIME_TO_FIRST_TOKEN,
         description="Target for the time to first token (TTFT) of `percentile` % of the requests. Default: `2s`."
@@ -73,8 +69,6 @@ class ObjectiveSpec(SpecModel):
 
 
 class ScheduleSpec(TimeWindow):
-    """A time with more engines."""
-
     min_replicas: int = Field(
         ge=1, le=MAX_REPLICAS, description="Minimum number of engines in the window. Required. Change: in place."
     )
@@ -88,8 +82,6 @@ MIN_BELOW_MAX = Rule(
 
 
 class AutoscalingSpec(SpecModel):
-    """The number of engines follows the requests."""
-
     min_replicas: int = Field(
         1,
         ge=0,

@@ -9,8 +9,6 @@ from inference_operator.api.validation import ClaimName, ObjectName, Quantity, R
 
 
 class AccessMode(StrEnum):
-    """Who can mount the claim at a time."""
-
     READ_WRITE_ONCE = "ReadWriteOnce"
     """Pods on one node."""
     READ_WRITE_MANY = "ReadWriteMany"
@@ -25,8 +23,6 @@ class WhenDeleted(StrEnum):
 
 
 class CacheSpec(SpecModel):
-    """A claim for the model's files and compiled kernels."""
-
     claim_name: ClaimName | None = Field(
         None,
         description="Existing PersistentVolumeClaim to download the model to; several resources may share it."

@@ -105,8 +105,6 @@ BY_NAME = list_map("name")
 
 
 class ResourcesSpec(SpecModel):
-    """Compute resources of one container, without GPUs."""
-
     requests: dict[ResourceName, Quantity] = Field(
         default_factory=dict,
         max_length=16,

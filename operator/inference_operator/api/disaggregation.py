@@ -65,8 +65,6 @@ class PrefillHardwareSpec(SpecModel):
 
 
 class PrefillAutoscalingSpec(SpecModel):
-    """The number of prefill engines follows the prompts."""
-
     min_replicas: int = Field(
         0,
         ge=0,
@@ -82,8 +80,6 @@ class PrefillAutoscalingSpec(SpecModel):
 
 
 class PrefillSpec(SpecModel):
-    """The engines that compute prompts. They have the model, the image and the options of the others."""
-
     replicas: int = Field(
         1,
         ge=0,
@@ -110,13 +106,10 @@ class PrefillSpec(SpecModel):
 
     @property
     def most_replicas(self) -> int:
-        """The largest number of prefill engines that this specification can lead to."""
         return self.autoscaling.max_replicas if self.autoscaling else self.replicas
 
 
 class TransferNetworkSpec(NetworkSpec):
-    """The network over which engines send each other KV caches."""
-
     gigabits_per_second: int | None = Field(
         None,
         ge=1,
@@ -129,8 +122,6 @@ class TransferNetworkSpec(NetworkSpec):
 
 
 class DisaggregationSpec(SpecModel):
-    """Long prompts are computed by prefill engines, which send the KV cache to those that generate the answer."""
-
     prefill: PrefillSpec = Field(default_factory=PrefillSpec, description="The engines that compute prompts.")
     min_prompt_tokens: int | None = Field(
         None,

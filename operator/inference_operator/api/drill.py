@@ -17,8 +17,6 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """The most engines until a time."""
-
     replicas: int
     until: datetime
 

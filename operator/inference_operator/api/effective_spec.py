@@ -19,8 +19,6 @@ from inference_operator.api.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSpec:
-    """A specification with the sections that defaults add to."""
-
     stated: Spec
     """The specification as its user wrote it. All sections that have no defaults are read from it."""
     engine: EngineSpec
@@ -32,7 +30,6 @@ class EffectiveSpec:
 
     @property
     def model(self) -> ModelSpec:
-        """The model, for which there are no defaults."""
         return self.stated.model
 
     def running_engine(self, image: str, env: Environment) -> EngineSpec:
@@ -53,7 +50,6 @@ def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefault
 
 
 def effective_router(stated: RouterSpec, defaults: RouterDefaults) -> RouterSpec:
-    """The section of routers over the administrator's defaults of their pods."""
     sections = (defaults.model_fields_set & RouterSpec.model_fields.keys()) - {"pod_template"}
     router = {name: over(getattr(stated, name), getattr(defaults, name)) for name in sections}
     router["pod_template"] = over(stated.pod_template, defaults.template)

@@ -24,8 +24,6 @@ _WORD = "^[a-z0-9][-_a-z0-9]*$"
 
 
 class DType(StrEnum):
-    """Data type of weights and activations, as in vLLM's `--dtype`."""
-
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
@@ -55,8 +53,6 @@ MediaDomain: TypeAlias = Annotated[
 
 
 class MultimodalSpec(SpecModel):
-    """Inputs that are not text."""
-
     video: bool = Field(
         False,  # noqa: FBT003 - a field's default
         description="Allows video in requests. The engine then reserves memory for the longest one, up to 15 GiB."
@@ -72,8 +68,6 @@ class MultimodalSpec(SpecModel):
 
 
 class RopeScalingSpec(SpecModel):
-    """Positions beyond those that a model was trained with, by YaRN."""
-
     factor: float = Field(
         ge=1.0,
         le=64.0,
@@ -99,8 +93,6 @@ AUTO_MEMORY = "Auto"
 
 
 class KvOffloadSpec(SpecModel):
-    """KV cache in the host's memory, behind that of the GPUs."""
-
     memory: Annotated[str, StringConstraints(max_length=8, pattern="^(Auto|[1-9][0-9]{0,4}Gi)$")] = Field(
         description="Host memory of an engine for it, over all of its ranks, for example `64Gi`, or `Auto` for half of"
         " what the node has left for each engine, as status.plan shows it. The pod requests it in addition to the rest."
@@ -118,8 +110,6 @@ MAX_SPECULATIVE_TOKENS = 16
 
 
 class SpeculativeSpec(SpecModel):
-    """Speculative decoding: several tokens are guessed, and the model verifies them in one step."""
-
     method: SpeculativeMethod = Field(
         SpeculativeMethod.OFF,
         description="What guesses: layers of the model itself (`MTP`), a trained head (`EAGLE3`), a smaller model"

@@ -17,8 +17,6 @@ class EngineKind(StrEnum):
 
 
 class EngineProfile(StrEnum):
-    """What sizing prefers among the sizes that fit."""
-
     BALANCED = "Balanced"
     """The most requests per second for the cost that keep the latency objective."""
     THROUGHPUT = "Throughput"

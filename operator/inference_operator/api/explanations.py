@@ -13,8 +13,6 @@ from inference_operator.text_tables import blocks
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The condition that has a reason, the cause of the reason, and the cure."""
-
     condition: ConditionType
     cause: str
     cure: str

@@ -11,8 +11,6 @@ _MODELS = "Default: the model's own, in its `generation_config.json`. Change: ro
 
 
 class GenerationSpec(SpecModel):
-    """Sampling parameters of requests that name none, and the most that a request may ask for."""
-
     temperature: float | None = Field(
         None, ge=0, le=2, description=f"Temperature of requests that name none. {_MODELS}"
     )

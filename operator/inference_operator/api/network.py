@@ -26,8 +26,6 @@ InterfaceName = Annotated[str, StringConstraints(max_length=15, pattern="^[a-zA-
 
 
 class NetworkSpec(SpecModel):
-    """The network between the pods of an engine over several nodes."""
-
     resource: DeviceResource | None = Field(
         None,
         description="Extended resource of the network devices, for example `rdma/hca_shared_devices_a` or"

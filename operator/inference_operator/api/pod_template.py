@@ -55,21 +55,15 @@ class Medium(StrEnum):
 
 
 class EmptyDirVolume(SpecModel):
-    """An `emptyDir` volume: an empty directory with the lifetime of the pod."""
-
     medium: Medium | None = Field(None, description="`Memory` for a tmpfs. Default: the node's disk.")
     size_limit: Quantity | None = Field(None, description="Maximum size. Default: the node's limit.")
 
 
 class ImageVolume(SpecModel):
-    """An OCI image, mounted read-only."""
-
     reference: Image = Field(description="Image reference.")
 
 
 class KeyToPath(SpecModel):
-    """A key of a Secret, and the file that holds its value."""
-
     key: DataKey = Field(description="Key in its `data`.")
     path: Annotated[str, StringConstraints(min_length=1, max_length=512), CelRules(_INSIDE)] = Field(
         description="Path of the file in the volume."
@@ -83,8 +77,6 @@ class SecretVolume(SpecModel):
 
 
 class CsiVolume(SpecModel):
-    """An inline volume of a CSI driver, for example of the Secrets Store CSI driver. It is read-only."""
-
     driver: ObjectName = Field(description="Name of the CSI driver, for example `secrets-store.csi.k8s.io`.")
     read_only: Literal[True] = Field(description="Must be true.")
     volume_attributes: Annotated[
@@ -114,8 +106,6 @@ class Volume(SpecModel):
 
 
 class Mount(SpecModel):
-    """A mount of a volume of `podTemplate.volumes`."""
-
     name: Name = Field(description="Name of the volume.")
     mount_path: Annotated[str, StringConstraints(max_length=512, pattern="^/[^:]*$")] = Field(
         description="Absolute path in the container."
@@ -141,8 +131,6 @@ class OptionalConfigMapRef(SpecModel):
 
 
 class EnvironmentFrom(SpecModel):
-    """Environment variables for all keys of a Secret or ConfigMap."""
-
     prefix: Annotated[str, StringConstraints(max_length=63, pattern="^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
         None, description="Put before each name. Default: none."
     )
@@ -187,8 +175,6 @@ class AddedContainer(SpecModel):
 
 
 class PodTemplateSpec(SpecModel):
-    """Additions to the pods of one component: of engines, or of routers."""
-
     service_account_name: ObjectName | None = Field(
         None,
         description="ServiceAccount of the pods, for example with a cloud's identity. It must be `default`, or stand in"

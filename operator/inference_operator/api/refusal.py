@@ -22,7 +22,6 @@ class Refusal:
 
     @property
     def mistakes(self) -> tuple["Refusal", ...]:
-        """This mistake and the others."""
         return (replace(self, others=()), *self.others)
 
     @property

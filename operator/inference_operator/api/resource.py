@@ -65,8 +65,6 @@ def column(name: str, value_type: str, path: str, description: str, *, is_wide: 
 
 @dataclass(frozen=True, slots=True)
 class ResourceApi(Generic[SpecT, StatusT]):
-    """A kind of resource as the API server knows it."""
-
     kind: Kind
     spec: type[SpecT]
     status: type[StatusT]

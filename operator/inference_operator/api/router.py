@@ -33,8 +33,6 @@ MOST_SIZE = 100_000
 
 
 class QueueSpec(SpecModel):
-    """Queue for requests while all engines are busy."""
-
     max_size: int | None = Field(
         None,
         ge=LEAST_SIZE,
@@ -51,8 +49,6 @@ class QueueSpec(SpecModel):
 
 
 class ColdStartSpec(SpecModel):
-    """Requests that arrive while no engine is up."""
-
     timeout: Annotated[timedelta, Within("3s", "30m", "10m")] | None = Field(
         None,
         description="Maximum time that a request is held while no engine is up, for example during a start from zero;"
@@ -72,23 +68,17 @@ class RouterStrategy(StrEnum):
 
 
 class RouterAccessLog(StrEnum):
-    """Which requests a router logs."""
-
     ENABLED = "Enabled"
     ERRORS = "Errors"
     DISABLED = "Disabled"
 
 
 class RouterUsage(StrEnum):
-    """Whether a router reads the tokens of answers."""
-
     ENABLED = "Enabled"
     DISABLED = "Disabled"
 
 
 class RouterAccess(StrEnum):
-    """Who may send requests to a router."""
-
     ANY = "Any"
     GATEWAYS_ONLY = "GatewaysOnly"
 

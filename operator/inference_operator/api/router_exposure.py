@@ -128,8 +128,6 @@ pkg/bbr/plugins/basemodelextractor)."""
 
 
 class HttpRouteSpec(SpecModel):
-    """An HTTPRoute of Gateway API in front of the Service."""
-
     parent_refs: tuple[ParentRef, ...] = Field(
         min_length=1,
         max_length=MAX_PARENTS,
@@ -159,8 +157,6 @@ class EndpointPickerRef(SpecModel):
 
 
 class InferencePoolSpec(SpecModel):
-    """An InferencePool of the Gateway API Inference Extension."""
-
     endpoint_picker_ref: EndpointPickerRef | None = Field(
         None,
         description="Service that chooses an engine for each request. Default: none, the Gateway chooses; before v1.6"
@@ -169,8 +165,6 @@ class InferencePoolSpec(SpecModel):
 
 
 class TlsSpec(SpecModel):
-    """TLS that the router itself terminates."""
-
     secret_ref: SecretRef = Field(
         description="Secret of type `kubernetes.io/tls` in the same namespace. The routers take up a renewed"
         " certificate without a restart. Required. Change: rolling restart of the routers."
@@ -178,8 +172,6 @@ class TlsSpec(SpecModel):
 
 
 class CorsSpec(SpecModel):
-    """Web pages whose scripts may call the service from a browser."""
-
     allowed_origins: list[_Origin] = Field(
         min_length=1,
         max_length=MAX_ORIGINS,

@@ -16,15 +16,11 @@ class KeysSecretRef(SecretKeySelector):
 
 
 class KeysOfGateways(StrEnum):
-    """Whether requests of a ModelGateway need an API key of the model."""
-
     REFUSE = "Refuse"
     TRUST = "Trust"
 
 
 class KeysSpec(SpecModel):
-    """API keys that routers or gateways require."""
-
     secret_ref: KeysSecretRef = Field(
         description="Secret that holds a line `USER: SHA256` for each API key, as `infd key create` prints it. A"
         " line may end with `priority=High` or `priority=Low`: requests of this user leave the queue before, or after,"
@@ -47,8 +43,6 @@ class KeysSpec(SpecModel):
 
 
 class RouterKeysSpec(KeysSpec):
-    """API keys that the routers of a model require."""
-
     gateways: KeysOfGateways = Field(
         KeysOfGateways.REFUSE,
         description="Requests of the namespace's ModelGateways without an API key of this model. `Refuse` answers 401."

@@ -16,15 +16,11 @@ _REGION = matches("[a-z0-9-]+", "must be the name of a region, for example `eu-c
 
 
 class S3Addressing(StrEnum):
-    """Where a request names the bucket."""
-
     PATH = "Path"
     VIRTUAL_HOST = "VirtualHost"
 
 
 class S3Spec(SpecModel):
-    """A store that speaks the protocol of S3."""
-
     endpoint: Annotated[str, StringConstraints(max_length=253), CelRules(_ENDPOINT)] | None = Field(
         None, description="URL of a compatible store. Default: Amazon S3. Change: in place; the next download uses it."
     )

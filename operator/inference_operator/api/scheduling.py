@@ -34,8 +34,6 @@ class Unsatisfiable(StrEnum):
 
 
 class Gang(StrEnum):
-    """Whether the pods of an engine over several nodes are placed together or not at all."""
-
     AUTO = "Auto"
     OFF = "Off"
 
@@ -69,8 +67,6 @@ class Toleration(SpecModel):
 
 
 class TopologySpread(SpecModel):
-    """A topology spread constraint of the pods; the operator sets its label selector."""
-
     topology_key: LabelKey = Field(description="Node label whose values are the topology domains.")
     max_skew: int = Field(1, ge=1, le=256, description="Maximum difference in pods between two domains. Default: 1.")
     when_unsatisfiable: Unsatisfiable = Field(
@@ -91,8 +87,6 @@ class TopologySpread(SpecModel):
 
 
 class PodScheduling(SpecModel):
-    """Scheduling of the pods of one component: of engines, or of routers."""
-
     node_selector: Labels = Field(
         default_factory=dict,
         description="Labels that a node must have to run the pods. Default: none. Change: rolling restart.",
@@ -129,8 +123,6 @@ class PodScheduling(SpecModel):
 
 
 class SchedulingSpec(PodScheduling):
-    """Scheduling of the engine pods. Routers have their own, `router.scheduling`."""
-
     topology_key: LabelKey | None = Field(
         None,
         description="Node label in which the nodes of one engine must be equal, for example"

@@ -31,8 +31,6 @@ cluster-autoscaler/FAQ.md, `max-graceful-termination-sec`). Idle pods do not wai
 
 
 class RolloutStrategy(StrEnum):
-    """The order in which engine pods are replaced."""
-
     AUTO = "Auto"
     SURGE = "Surge"
     REPLACE = "Replace"
@@ -111,7 +109,6 @@ class Spec(SpecModel):
 
     @property
     def most_replicas(self) -> int:
-        """The largest number of engines that this specification can lead to."""
         return self.autoscaling.max_replicas if self.autoscaling else self.replicas
 
     @property

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 
 class SpeculativeMethod(StrEnum):
-    """What guesses the tokens that the model then verifies in one step."""
-
     OFF = "Off"
     AUTO = "Auto"
     MTP = "MTP"

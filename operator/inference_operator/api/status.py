@@ -32,8 +32,6 @@ def _optional(empty: object, description: str, **options: Any) -> Any:  # noqa: 
 
 
 class PlanStatus(_StatusModel):
-    """The sizes that the engines run with, as far as people act on them."""
-
     device: Device = Field(description="Type of device that engines run on.")
     gpu: str = _optional("", "Kind of GPU that the engines were sized for.")
     gpus_per_replica: int = Field(description="GPUs of one engine, on all of its nodes.")
@@ -53,8 +51,6 @@ class PlanStatus(_StatusModel):
 
 
 class KvCacheStatus(_StatusModel):
-    """The capacity of an engine's KV cache in tokens."""
-
     estimated_tokens: int | None = Field(None, description="Capacity as computed by sizing; absent if not computed.")
     reported_tokens: int = Field(description="Capacity as reported by the first engine of this pod template.")
     pod_template_hash: str = Field("", description="Hash of the pod template of that engine.")
@@ -87,8 +83,6 @@ class EngineStatus(_StatusModel):
 
 
 class StartupStep(StrEnum):
-    """The steps of an engine's start, in their order."""
-
     WAITING_FOR_QUEUE = "WaitingForQueue"
     WAITING_FOR_NODE = "WaitingForNode"
     PREPARING_POD = "PreparingPod"
@@ -115,8 +109,6 @@ class StartupStatus(_StatusModel):
 
 
 class AdapterPhase(StrEnum):
-    """How far an adapter is."""
-
     COPYING = "Copying"
     """Its files are copied to the claim and checked."""
     REFUSED = "Refused"
@@ -142,8 +134,6 @@ class AdapterStatus(_StatusModel):
 
 
 class LoadStatus(_StatusModel):
-    """Lengths of the requests, as engines measure them."""
-
     prompt_tokens: int = Field(description="Mean tokens of a prompt.")
     answer_tokens: int = Field(description="Mean tokens of an answer.")
     cached: float = Field(0.0, description="Part of the prompts' tokens that the prefix cache has, 0 to 1.")
@@ -157,8 +147,6 @@ class LoadStatus(_StatusModel):
 
 
 class AutoscalingStatus(_StatusModel):
-    """The last decision about the number of engines."""
-
     desired_replicas: int = Field(description="Engines that are wanted.")
     reason: str = Field("", max_length=1024, description="Why, when this number was decided.")
     last_scale_time: str | None = Field(
@@ -208,8 +196,6 @@ def _with_operator_last(schema: Manifest) -> None:
 
 
 class ResourceStatus(_StatusModel):
-    """What the status of every kind has."""
-
     model_config = ConfigDict(json_schema_extra=_with_operator_last)
 
     observed_generation: int = Field(

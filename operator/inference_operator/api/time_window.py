@@ -46,8 +46,6 @@ Cron = Annotated[str, AfterValidator(_cron)]
 
 
 class TimeWindow(SpecModel):
-    """A window that opens and closes again and again."""
-
     start: Cron = Field(
         pattern=CRON_PATTERN,
         max_length=64,
