@@ -44,6 +44,7 @@ def test_the_field_to_use_instead_of_one_of_another_project_exists(name: str) ->
             "spec.minReplicas: is not a field of this API version. Use `spec.autoscaling.minReplicas`.",
         ),
         ({"maxModelLen": 8192}, "spec.maxModelLen: is not a field of this API version. Use `spec.engine.maxModelLen`."),
+        ({"url": "a"}, "Use `spec.model.source`, for example `hf://Qwen/Qwen3-8B`."),
         ({"gpu": 4}, "Use nothing: the number is computed."),
         ({"engine": {"tensorParallelSize": 4}}, "Use `spec.parallelism.tensor`."),
         ({"resourceProfile": "nvidia-gpu-h100:4"}, "`spec.hardware.gpu.products`"),

@@ -70,18 +70,20 @@ def test_variables_of_the_owner_reach_the_store_and_those_of_the_spec_come_first
     found = outcome(inputs(inference_deployment(**asked(s3={"region": "eu-1"})), settings=settings))
     container = container_of(found)
     assert variables(container) == {"AWS_SKIP_SIGNATURE": "true", "AWS_REGION": "eu-1"}
+    assert keys(container) == []
     assert "envFrom" not in container
 
 
 def test_a_store_and_a_secret_of_the_spec_replace_all_that_the_owner_says_of_them() -> None:
     """The client has other names for an endpoint and for a key."""
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_SKIP_SIGNATURE", "AWS_ENDPOINT_URL_S3", "AWS_PROXY_URL")
+    kept = ("AWS_PROXY_URL", "HTTPS_PROXY")
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_SKIP_SIGNATURE", "AWS_ENDPOINT_URL_S3", *kept)
     owner = EngineDefaults(env=tuple(EnvironmentVariable(name=name, value="owner") for name in names))
     settings = Settings(model_inspection=ALWAYS.model_inspection, engine_defaults=owner)
     container = container_of(outcome(inputs(inference_deployment(**asked(s3=STORE)), settings=settings)))
     assert keys(container) == KEYS
     assert variables(container) == {
-        "AWS_PROXY_URL": "owner",
+        **dict.fromkeys(kept, "owner"),
         "AWS_ENDPOINT_URL": "https://s3.eu-1.example.com",
         "AWS_REGION": "eu-1",
     }

@@ -24,17 +24,7 @@ _MAX_QUOTED_LENGTH = 60
 
 
 def field_error(error: ErrorDetails) -> Refusal:
-    """The field, problem and cure of one of pydantic's errors.
-
-    Examples:
-        >>> from pydantic import ValidationError
-        >>> from inference_operator.api.spec import Spec
-        >>> try:
-        ...     Spec.model_validate({"model": {"source": "hf://a/b"}, "repilcas": 2})
-        ... except ValidationError as error:
-        ...     print(field_error(error.errors()[0]).message)
-        spec.repilcas: is not a field of this API version. Did you mean `replicas`?
-    """
+    """The field, problem and cure of one of pydantic's errors."""
     path: Path = [step for step in error["loc"] if step != "[key]"]
     problem, cure = _WRONG_TYPES.get(error["type"]) or _TRANSLATORS.get(error["type"], _other)(error, path)
     return Refusal(Reason.INVALID_SPEC, field_name(path), problem, cure)

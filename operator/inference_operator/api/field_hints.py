@@ -24,14 +24,7 @@ ABBREVIATIONS: Mapping[str, str] = {"RWO": "ReadWriteOnce", "RWX": "ReadWriteMan
 
 
 def field_hint(section: Sequence[str], name: str) -> str:
-    """What to use instead of an unknown field of a section, a path below `spec`; empty for nothing.
-
-    Examples:
-        >>> field_hint((), "minReplicas"), field_hint((), "url")
-        ('Use `spec.autoscaling.minReplicas`.', 'Use `spec.model.source`, for example `hf://Qwen/Qwen3-8B`.')
-        >>> field_hint((), "repilcas"), field_hint((), "x")
-        ('Did you mean `replicas`?', '')
-    """
+    """What to use instead of an unknown field of a section, a path below `spec`; empty for nothing."""
     if name in OF_OTHER_PROJECTS:
         return f"Use {OF_OTHER_PROJECTS[name]}."
     if elsewhere := _fields().get(name):

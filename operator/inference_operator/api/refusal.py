@@ -36,12 +36,6 @@ class Refusal:
 
 
 def all_of(refusals: Sequence[Refusal]) -> Refusal:
-    """All mistakes of a specification as one refusal: the first, with the others.
-
-    Examples:
-        >>> refusals = [Refusal(Reason.INVALID_SPEC, f"spec.{name}", "is wrong.", "Change it.") for name in "ab"]
-        >>> all_of(refusals).message
-        '2 mistakes. (1) spec.a: is wrong. Change it. (2) spec.b: is wrong. Change it.'
-    """
+    """All mistakes of a specification as one refusal: the first, with the others."""
     first, *others = refusals
     return replace(first, others=tuple(others))

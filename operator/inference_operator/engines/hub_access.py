@@ -55,13 +55,6 @@ def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[En
     """The variables with which a Job reaches a bucket: those of `model.s3`, and the engine's own beside them.
 
     An engine's key is left out where `model.s3` names a Secret: see `bucket_keys`.
-
-    Examples:
-        >>> names = ("AWS_REGION", "HTTPS_PROXY", "HF_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID")
-        >>> env = [EnvironmentVariable(name=name, value="1") for name in names]
-        >>> s3 = S3Spec(endpoint="http://minio:9000", credentialsSecretRef={"name": "store"})
-        >>> [(variable.name, variable.value) for variable in bucket_variables(env, s3)]
-        [('AWS_REGION', '1'), ('HTTPS_PROXY', '1'), ('AWS_ENDPOINT_URL', 'http://minio:9000')]
     """
     replaced = {
         *(_ENDPOINTS if s3.endpoint else ()),
@@ -81,12 +74,6 @@ def bucket_keys(s3: S3Spec) -> tuple[SecretVariable, ...]:
     """The variables with the key of a bucket, of one Secret; none without it.
 
     No other key of the Secret becomes a variable. Where the Secret lacks one that is needed, the kubelet says which.
-
-    Examples:
-        >>> [(key.name, key.optional) for key in bucket_keys(S3Spec(credentialsSecretRef={"name": "store"}))]
-        [('AWS_ACCESS_KEY_ID', False), ('AWS_SECRET_ACCESS_KEY', False), ('AWS_SESSION_TOKEN', True)]
-        >>> bucket_keys(S3Spec())
-        ()
     """
     if s3.credentials_secret_ref is None:
         return ()
@@ -107,12 +94,7 @@ REMOVE = "Remove it, or remove `spec.cache`."
 
 
 def refusal_of_moved_cache(env: Sequence[EnvironmentVariable], own: AbstractSet[str] = frozenset()) -> Refusal | None:
-    """The refusal of the first variable that would make an engine look for its model elsewhere than on the claim.
-
-    Examples:
-        >>> print(refusal_of_moved_cache([EnvironmentVariable(name="HF_HUB_OFFLINE", value="0")]).problem)
-        `HF_HUB_OFFLINE` is managed by the operator with `spec.cache`.
-    """
+    """The refusal of the first variable that would make an engine look for its model elsewhere than on the claim."""
     for variable in env:
         if variable.name in _ELSEWHERE | own:
             problem = f"`{variable.name}` is managed by the operator with `spec.cache`."

@@ -102,13 +102,7 @@ def weights_of_files(
         >>> weights = weights_of_files({"q4-00001-of-00002.gguf": 7, "q4-00002-of-00002.gguf": 8})
         >>> weights.total_bytes, weights.origin
         (15, 'q4-00001-of-00002.gguf')
-        >>> weights_of_files({"q4-00002-of-00002.gguf": 8}).problem
-        'of 2 parts of the GGUF model 1 is there.'
-        >>> weights_of_files({"model-q4.gguf": 7, "model-q8.gguf": 13}).problem
-        'there are 2 GGUF models, and which one to load is unknown.'
         >>> weights_of_files({"model-q4.gguf": 7, "pytorch_model.bin": 9}).problem
-        'they are pickle files, which can run code when they are loaded.'
-        >>> weights_of_files({"pytorch_model.bin": 7}).problem
         'they are pickle files, which can run code when they are loaded.'
         >>> weights_of_files({"pytorch_model.bin": 7, "training_args.bin": 1}, allow_pickle=True).total_bytes
         7
@@ -116,8 +110,6 @@ def weights_of_files(
         >>> print(below.message)
         weights: its 1 GGUF model is in a folder. Name one at the end of `spec.model.source`, for example \
 `/Q3/a-00001-of-00002.gguf`.
-        >>> print(weights_of_files({"README.md": 7}).message)
-        weights: no safetensors or GGUF file is there. Give a repository with safetensors or GGUF files.
     """
     if index is not None:
         return _indexed(sizes, index, allow_pickle=allow_pickle)

@@ -55,10 +55,6 @@ def accepted_part(expected: float, of: int, tokens: int) -> float:
 
     With a chance a of each guess, a step of k guesses has (1 - a^(k + 1)) / (1 - a) tokens (Leviathan et al. 2023,
     arXiv 2211.17192, equation 1), which is the sum of the powers of a up to the k-th.
-
-    Examples:
-        >>> accepted_part(1.85, 1, 1), round(accepted_part(3.49, 7, 7) * 7 + 1, 2), round(accepted_part(3.49, 7, 3), 2)
-        (0.85, 3.49, 0.56)
     """
     low, high = 0.0, 1.0
     for _ in range(_HALVED):

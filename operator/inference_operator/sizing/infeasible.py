@@ -98,12 +98,7 @@ def _why_excluded(offer: GpuOffer, inputs: SizingInputs) -> str:
 
 
 def unknown_kinds(names: Sequence[str]) -> str:
-    """The kinds that are not known, each with the one that is meant; empty if all are.
-
-    Examples:
-        >>> unknown_kinds(["L4", "H1000"])
-        '`H1000` is no known kind of GPU, and no node has such a product: did you mean `H100-80GB`?'
-    """
+    """The kinds that are not known, each with the one that is meant; empty if all are."""
     known = {kind.name.lower(): kind.name for kind in GPU_KINDS}
     problems = []
     for name in names:

@@ -117,12 +117,7 @@ class ParallelSizes:
         return self.world_size // self.nodes
 
     def on(self, kind: str) -> str:
-        """The sizes in words, with the kind of GPU that has them.
-
-        Examples:
-            >>> ParallelSizes(tensor=4).on("H100")
-            'tensor parallel 4 on H100'
-        """
+        """The sizes in words, with the kind of GPU that has them."""
         return f"{self.words} on {kind}"
 
     @property

@@ -97,12 +97,7 @@ def reserve_gib(facts: ModelFacts, shape: Shape, memory_gib: float) -> float:
 
 
 def cache_gib(fraction: float, free_before: float, weights: float) -> float:
-    """The KV cache of one GPU.
-
-    Examples:
-        >>> round(cache_gib(0.911, 230.20 + 56.98, 56.98), 2)  # sgl-project/sglang#18263: 204.63
-        204.64
-    """
+    """The KV cache of one GPU."""
     return fraction * free_before - weights
 
 

@@ -51,15 +51,7 @@ def adapter_loader(
 
 
 def refusal_of_hub_adapters(args: Sequence[str]) -> Refusal | None:
-    """The refusal of an adapter that vLLM would ask a hub for, or None.
-
-    Examples:
-        >>> print(refusal_of_hub_adapters(["--lora-modules", "local=/adapters/a", "sql=org/sql"]).message)
-        spec.engine.args[0]: `--lora-modules` names an adapter of a hub, and an engine with `spec.cache` asks no hub. \
-Name a folder of the container, with a path that begins with `/`, or remove `spec.cache`.
-        >>> refusal_of_hub_adapters(['--lora-modules={"name": "a", "path": "/adapters/a"}']) is None
-        True
-    """
+    """The refusal of an adapter that vLLM would ask a hub for, or None."""
     for index, path in _paths(args):
         if not path.startswith(_LOCAL):
             problem = f"`{MODULES}` names an adapter of a hub, and an engine with `spec.cache` asks no hub."

@@ -38,12 +38,7 @@ def advisories_of(image: str) -> tuple[str, ...]:
 
 
 def notice_of_advisories(image: str) -> str:
-    """A notice about the known advisories of an image's version; empty if there are none.
-
-    Examples:
-        >>> notice_of_advisories("vllm/vllm-openai:v0.31.0")
-        'vLLM 0.31.0 has a known vulnerability: CVE-2026-115911. Use an image of vLLM 0.32.0 or later.'
-    """
+    """A notice about the known advisories of an image's version; empty if there are none."""
     advisories = advisories_of(image)
     if not advisories:
         return ""

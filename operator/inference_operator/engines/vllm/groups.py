@@ -48,15 +48,7 @@ def group_programs(plan: Plan) -> Mapping[str, str]:
 
 
 def refusal_of_member(spec: EngineSpec) -> Refusal | None:
-    """The refusal of what the operator decides for an engine over several nodes, or None.
-
-    Examples:
-        >>> print(refusal_of_member(EngineSpec(args=["--distributed-executor-backend=ray"])).message)
-        spec.engine.args[0]: `--distributed-executor-backend` is managed by the operator in an engine over several \
-nodes. Remove it; the operator connects the pods with `mp`.
-        >>> refusal_of_member(EngineSpec(args=["--distributed-executor-backend=mp"])) is None
-        True
-    """
+    """The refusal of what the operator decides for an engine over several nodes, or None."""
     for given in given_options(spec.args, BACKEND_OPTION):
         if given.value != BACKEND:
             problem = f"`{BACKEND_OPTION}` is managed by the operator in an engine over several nodes."
@@ -71,28 +63,14 @@ loads adapters in all ranks. Pods without an API refuse the option (0.32.0, `ent
 
 
 def data_arguments(parallel: ParallelSizes) -> Iterator[str]:
-    """The arguments of every pod of an engine.
-
-    Examples:
-        >>> list(data_arguments(ParallelSizes(tensor=1, data=16, nodes=2)))
-        ['--data-parallel-size=16', '--enable-expert-parallel']
-        >>> list(data_arguments(ParallelSizes(tensor=8)))
-        []
-    """
+    """The arguments of every pod of an engine."""
     if parallel.data > 1:
         yield from (f"--data-parallel-size={parallel.data}", EXPERT_PARALLEL)
         yield from (ONE_API_SERVER,) if parallel.nodes == 1 else ()
 
 
 def refusal_of_own_batches(args: Sequence[str]) -> Refusal | None:
-    """The refusal of arguments that divide each expert over all data parallel ranks, or None.
-
-    Examples:
-        >>> print(refusal_of_own_batches(["--no-enable-expert-parallel"]).message)
-        spec.engine.args: `--enable-expert-parallel` is off, and `spec.parallelism.data` needs it. Remove the argument.
-        >>> refusal_of_own_batches(["--enable-expert-parallel"]) is None
-        True
-    """
+    """The refusal of arguments that divide each expert over all data parallel ranks, or None."""
     if not any(given_options(args, EXPERT_PARALLEL)) or is_on(args, EXPERT_PARALLEL):
         return None
     problem = f"`{EXPERT_PARALLEL}` is off, and `spec.parallelism.data` needs it."

@@ -31,12 +31,6 @@ def media_arguments(domains: Sequence[str], version: str) -> Sequence[str]:
     """The arguments that allow these hosts only; none for a version that is known to have no such option.
 
     Another option must follow, because the list of names ends there.
-
-    Examples:
-        >>> media_arguments(["images.example.com", "b.example.com"], "0.32.0")
-        ['--allowed-media-domains', 'images.example.com', 'b.example.com']
-        >>> media_arguments([], ""), media_arguments([], "0.10.2")
-        (['--allowed-media-domains', 'No-Host-Is-Allowed.invalid.'], [])
     """
     known = version_of(version)
     if known is not None and known < ALLOWED_DOMAINS_SINCE:

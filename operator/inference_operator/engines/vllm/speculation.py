@@ -81,12 +81,7 @@ def drafting_of(spec: SpeculativeSpec) -> Drafting | None:
 
 
 def speculation_arguments(drafting: Drafting | None) -> Iterator[str]:
-    """The argument. A draft is read from safetensors only: nobody has looked for pickle files in it.
-
-    Examples:
-        >>> list(speculation_arguments(Drafting("ngram", 4)))
-        ['--speculative-config={"method":"ngram","num_speculative_tokens":4}']
-    """
+    """The argument. A draft is read from safetensors only: nobody has looked for pickle files in it."""
     if drafting is None:
         return
     config: dict[str, object] = {"method": drafting.method, "num_speculative_tokens": drafting.tokens}
