@@ -17,8 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.figures import Figure, at_most, parser_of, shown
-from inference_operator.engines.checked_start import checked_start
-from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, checked_start, programs_text
 from inference_operator.engines.vllm.vllm import PROGRAMS
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingInputs

@@ -38,8 +38,7 @@ from bench.figures import Figure, at_least, parser_of, shown
 from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
 from e2e.router.names import Names
 from e2e.router.test_keys import line
-from inference_operator.api.router import RouterSpec, RouterUsage
-from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
+from inference_operator.api.router import KeysSecretRef, RouterKeysSpec, RouterSpec, RouterUsage
 from inference_operator.engines.engine_key_program import USER_HEADER
 
 STREAMS, CHUNKS, GAP_SECONDS = 100, 200, 0.02

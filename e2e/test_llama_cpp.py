@@ -21,10 +21,9 @@ from e2e.model.tiny_gguf import write_gguf
 from e2e.model.tiny_llama import model_folder
 from e2e.test_cache import outside
 from e2e.test_keys import SECRET, created, status
-from inference_operator.engines.classified import Class
-from inference_operator.engines.llama_cpp.image import VERSION
 from inference_operator.engines.llama_cpp.llama_cpp import RUNNING
-from inference_operator.engines.llama_cpp.options import OPTIONS
+from inference_operator.engines.llama_cpp.options import OPTIONS, VERSION
+from inference_operator.engines.options import Class
 from tests.engines.test_llama_cpp import CLOSED
 from tests.testing.hub import COMMIT, Hub, serving
 

@@ -94,7 +94,7 @@ def applied(cluster: LocalCluster, model: str, *environment: Mapping[str, Any]) 
 
 def _parsers(model: str) -> dict[str, str]:
     """The parsers of the model's family. The tag of the image built here names no version, so none is chosen for it."""
-    chosen = parsers_of(model, "", image=f"vllm:v{VERSION}")
+    chosen = parsers_of(f"vllm:v{VERSION}", model=model, architecture="")
     named = {"toolCallParser": chosen.tool_call, "reasoningParser": chosen.reasoning}
     return {field: parser for field, parser in named.items() if parser}
 

@@ -27,7 +27,7 @@ from e2e.test_keys import SECRET, created, status
 from e2e.test_models import repository
 from inference_operator.cli.drill.load import PROMPTS
 from inference_operator.engines import transformers
-from inference_operator.engines.transformers.architectures import VERSION
+from inference_operator.engines.transformers.memory import VERSION
 from inference_operator.engines.transformers.transformers import OPTIONS, RUNNING
 from tests.testing.hub import serving
 

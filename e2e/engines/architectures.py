@@ -13,8 +13,8 @@ import gguf
 from e2e import images
 from e2e.engines.vllm_options import answer_of
 from e2e.images.detect import found_builder
-from inference_operator.engines.llama_cpp import image as of_llama_cpp
-from inference_operator.engines.transformers import architectures as of_transformers
+from inference_operator.engines.llama_cpp import options as of_llama_cpp
+from inference_operator.engines.transformers import memory as of_transformers
 from inference_operator.engines.vllm import architectures as of_vllm
 
 LLAMA_CPP = "engine-llama-cpp"

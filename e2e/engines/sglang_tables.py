@@ -11,7 +11,7 @@ from e2e import images
 from e2e.deploy.uv import uv
 from e2e.images.detect import found_builder
 from inference_operator.engines.sglang import options
-from inference_operator.engines.sglang.image import VERSION
+from inference_operator.engines.sglang.options import VERSION
 
 SCRIPT = Path(__file__).parents[1] / "sglang_parser"
 PYTHON, PLATFORM = "3.13", "x86_64-manylinux_2_40"

@@ -23,9 +23,8 @@ from e2e import images
 from e2e.helpers.free_ports import free_ports
 from e2e.localkube.certificates import Authority, Identity
 from e2e.router.names import Names
-from inference_operator.api.router import RouterSpec
-from inference_operator.api.router_keys import KEYS_FILE
-from inference_operator.engines.engine_key import KEY_ENTRY
+from inference_operator.api.router import KEYS_FILE, RouterSpec
+from inference_operator.engines.programs import KEY_ENTRY
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Key, Owner

@@ -11,8 +11,7 @@ import aiohttp
 import pytest
 
 from e2e.router.loopback import START_SECONDS, Loopback
-from inference_operator.api.router import RouterSpec, RouterStrategy
-from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
+from inference_operator.api.router import KeysSecretRef, RouterKeysSpec, RouterSpec, RouterStrategy
 from inference_operator.router.body import model_expression
 from inference_operator.router.long_bodies import LONGEST_BYTES
 from inference_operator.router.observe import ROUTER_METRICS_PATH

@@ -10,8 +10,7 @@ import pytest
 
 from e2e.router.loopback import Loopback
 from e2e.router.places import Places
-from inference_operator.api.router import RouterSpec
-from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
+from inference_operator.api.router import KeysSecretRef, RouterKeysSpec, RouterSpec
 from inference_operator.router.fairness import LONGEST_TURN_MS
 
 PLACES, HELD, USERS = 4, 500, 10

@@ -12,8 +12,14 @@ import pytest
 from e2e.router.loopback import POLL_SECONDS, START_SECONDS, Loopback
 from e2e.router.test_headers import raw
 from e2e.router.test_keys import ALICE, BOB, KEYS, bearer, line
-from inference_operator.api.router import RouterAccess, RouterMetricsSpec, RouterSpec
-from inference_operator.api.router_keys import KeysOfGateways, KeysSecretRef, RouterKeysSpec
+from inference_operator.api.router import (
+    KeysOfGateways,
+    KeysSecretRef,
+    RouterAccess,
+    RouterKeysSpec,
+    RouterMetricsSpec,
+    RouterSpec,
+)
 from inference_operator.objects.gateway_key import (
     GATEWAY_ATTEMPTS_HEADER,
     GATEWAY_HEADERS,

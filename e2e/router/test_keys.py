@@ -8,8 +8,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from e2e.router.loopback import START_SECONDS, Loopback
-from inference_operator.api.router import RouterMetricsSpec, RouterSpec, RouterStrategy, RouterUsage
-from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
+from inference_operator.api.router import (
+    KeysSecretRef,
+    RouterKeysSpec,
+    RouterMetricsSpec,
+    RouterSpec,
+    RouterStrategy,
+    RouterUsage,
+)
 from inference_operator.objects.names import ROUTER, headless_service_name, service_host
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 

@@ -13,8 +13,7 @@ from e2e.helpers.free_ports import free_ports
 from e2e.router.fleet import Fleet
 from e2e.router.loopback import START_SECONDS, Loopback
 from e2e.router.test_keys import ALICE, BOB, METRICS_OF_USERS, bearer, line, status
-from inference_operator.api.router import RouterSpec
-from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
+from inference_operator.api.router import KeysSecretRef, RouterKeysSpec, RouterSpec
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import METRICS_PORTS
 

@@ -18,9 +18,8 @@ from e2e.router.collector import Collector
 from e2e.router.loopback import Loopback
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.engine_key import KEY_ENTRY, KEY_FILE
 from inference_operator.engines.process import Front, ServedModel, Timeouts
-from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.programs import KEY_ENTRY, KEY_FILE, PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingInputs

@@ -17,8 +17,15 @@ from e2e.localkube.waiting import eventually
 from e2e.security.conftest import GUARDED
 from e2e.test_keys import status
 from e2e.test_watchdog import SHORT_STALL, stalled
-from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, guard_of
-from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.programs import (
+    KEY_FILE,
+    KEY_PROGRAM,
+    KEY_SOURCE,
+    MIDDLEWARE,
+    PROGRAMS_VARIABLE,
+    guard_of,
+    programs_text,
+)
 
 NAME, KEY = GUARDED, "a" * 64
 REPLACED_SECONDS = 300

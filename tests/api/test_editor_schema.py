@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from inference_operator.api.editor_schema import editor_schema
+from inference_operator.api.crd import editor_schema
 from inference_operator.manifest import Manifest
 from tests.testing.builders import inference_deployment
 

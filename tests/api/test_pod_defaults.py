@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from inference_operator.api.effective_spec import EffectiveSpec, effective_spec
-from inference_operator.api.network import NetworkSpec
+from inference_operator.api.hardware import NetworkSpec
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.spec import Spec
 from inference_operator.objects.scheduling import api_form

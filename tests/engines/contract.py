@@ -18,9 +18,8 @@ from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.models.facts import ModelFacts
 from inference_operator.settings import Settings
 from inference_operator.sizing.budget import Budget, TermName
-from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
+from inference_operator.sizing.shape import BATCHED_TOKENS, CONTEXT, SEQUENCES, ParallelSizes, Shape, SizingInputs
 from inference_operator.units import GIB
 from tests.sizing.pools import model, pool
 

@@ -15,9 +15,15 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from inference_operator.engines import engine_key_program as program
-from inference_operator.engines.engine_key import KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, guard_of
 from inference_operator.engines.engine_key_program import EngineKey
-from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.programs import (
+    KEY_PROGRAM,
+    KEY_SOURCE,
+    MIDDLEWARE,
+    PROGRAMS_VARIABLE,
+    guard_of,
+    programs_text,
+)
 from inference_operator.engines.registry import ENGINES
 
 KEY, OTHER = "a" * 64, "b" * 64

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.checked_start import checked_start
-from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, checked_start, programs_text
 from inference_operator.engines.vllm.vllm import PROGRAMS, Vllm
 from inference_operator.hardware.kinds import GPU_KINDS, kind_named
 from inference_operator.hardware.offers import offer_of_kind

@@ -13,9 +13,8 @@ import pytest
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.llama_cpp.image import IMAGES
 from inference_operator.engines.llama_cpp.llama_cpp import API_PATHS, LlamaCpp
-from inference_operator.engines.llama_cpp.options import PRE_STOP_VARIABLE
+from inference_operator.engines.llama_cpp.options import IMAGES, PRE_STOP_VARIABLE
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.start_log import Phase
 from inference_operator.sizing.choice import choose

@@ -14,8 +14,7 @@ import pytest
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.classified import Class
-from inference_operator.engines.options import unsafe_arguments
+from inference_operator.engines.options import Class, unsafe_arguments
 from inference_operator.engines.process import EngineProcess, Front
 from inference_operator.engines.sglang import launch, memory
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS

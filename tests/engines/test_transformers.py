@@ -19,13 +19,11 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.engines import transformers as package
-from inference_operator.engines.classified import Class
-from inference_operator.engines.options import joint_classes, unsafe_arguments, unsafe_variables
+from inference_operator.engines.options import Class, joint_classes, unsafe_arguments, unsafe_variables
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.start_log import Phase
-from inference_operator.engines.transformers.architectures import support
-from inference_operator.engines.transformers.memory import SHARE, OnOneGpu, TokenBytes, cpu_needs
+from inference_operator.engines.transformers.memory import SHARE, OnOneGpu, TokenBytes, cpu_needs, support
 from inference_operator.engines.transformers.transformers import BATCHES, CLASSES, OPTIONS, RUNNING, Transformers
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import cpu_plan, unchecked_plan

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.checked_start import GPU_CHECK
 from inference_operator.engines.group.http_page import HttpPage
 from inference_operator.engines.group.launch import (
     ADDRESS_VARIABLE,
@@ -25,7 +24,7 @@ from inference_operator.engines.group.launch import (
 from inference_operator.engines.group.options import EndCause, Options
 from inference_operator.engines.group.peers import Visitors
 from inference_operator.engines.process import EngineProcess
-from inference_operator.engines.programs import PROGRAMS_VARIABLE
+from inference_operator.engines.programs import GPU_CHECK, PROGRAMS_VARIABLE
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS
 from inference_operator.engines.vllm.groups import HOST_IP, WORKER_ARGS
 from inference_operator.engines.vllm.options import SPELLINGS

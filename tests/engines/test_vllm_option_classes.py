@@ -6,9 +6,8 @@ from collections.abc import Collection
 import pytest
 
 from inference_operator.api.container import EnvironmentVariable
-from inference_operator.engines.classified import Class, Classified, classified
-from inference_operator.engines.hub_access import hub_variables
-from inference_operator.engines.options import unsafe_arguments, unsafe_variables
+from inference_operator.engines.model_access import hub_variables
+from inference_operator.engines.options import Class, Classified, classified, unsafe_arguments, unsafe_variables
 from inference_operator.engines.registry import ENGINES, VLLM
 from inference_operator.engines.vllm.arguments import refusal_of_args
 from inference_operator.engines.vllm.flags import (
@@ -22,12 +21,12 @@ from inference_operator.engines.vllm.option_classes import (
     CLASSES,
     OPTION_CLASSES,
     VARIABLE_CLASSES,
-    VARIABLES,
     key_spellings,
     spellings,
 )
-from inference_operator.engines.vllm.options import OPTIONS, SPELLINGS, resolve_option, written_option
+from inference_operator.engines.vllm.options import OPTIONS, SPELLINGS, VERSION, resolve_option, written_option
 from inference_operator.engines.vllm.vllm import ENVIRONMENT
+from inference_operator.text_tables import text_of
 
 REACH = (
     *("--logging-config", "--model-class-overrides", "--distributed-executor-backend", "--kv-events-config"),
@@ -92,7 +91,9 @@ def test_every_option_of_vllm_has_exactly_one_class() -> None:
 
 
 def test_every_variable_of_vllm_has_exactly_one_class() -> None:
-    assert set(VARIABLES) <= {one.name for one in VARIABLE_CLASSES}
+    """`python -m e2e.engines.vllm_options` writes the table of all variables."""
+    names = text_of("inference_operator.engines.vllm", f"variables-{VERSION}.txt").split()
+    assert set(names) <= {one.name for one in VARIABLE_CLASSES}
     assert [name for name, count in Counter(one.name for one in VARIABLE_CLASSES).items() if count > 1] == []
 
 

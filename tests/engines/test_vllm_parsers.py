@@ -57,13 +57,13 @@ QWEN = Parsers("hermes", "qwen3")
     ],
 )
 def test_a_model_gets_the_parsers_of_its_family(model: str, expected: tuple[str, str]) -> None:
-    found = parsers_of(model, "", image=IMAGE)
+    found = parsers_of(IMAGE, model=model, architecture="")
     assert (found.tool_call, found.reasoning) == expected
 
 
 @for_each(RECIPES["models"], named=lambda recipe: recipe["model"])
 def test_a_model_has_the_parsers_that_its_recipe_names(recipe: dict[str, str]) -> None:
-    found = parsers_of(recipe["model"], "", image=IMAGE)
+    found = parsers_of(IMAGE, model=recipe["model"], architecture="")
     pairs = ((recipe["tool"], found.tool_call), (recipe["reasoning"], found.reasoning))
     differs = any(named and SAME.get(named, named) != SAME.get(own, own) for named, own in pairs)
     assert differs == any(re.search(model, recipe["model"]) for model in OTHER_THAN_THE_RECIPE), pairs

@@ -4,8 +4,8 @@ import pytest
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.process import Front, ServedModel, Timeouts
+from inference_operator.engines.vllm.arguments import TRACES
 from inference_operator.engines.vllm.options import SPELLINGS
-from inference_operator.engines.vllm.tracing import TRACES
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import unchecked_plan

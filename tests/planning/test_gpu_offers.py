@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inference_operator.api.gpu import GpuSpec
+from inference_operator.api.hardware import GpuSpec
 from inference_operator.manifest import Manifest
 from inference_operator.planning.gpu_offers import GpuOffers, gpu_offers, gpus_by_kind, has_gpus, room_for
 from inference_operator.settings import Capacity, Settings

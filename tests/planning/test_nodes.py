@@ -7,7 +7,7 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
-from inference_operator.engines.checked_start import checked_start
+from inference_operator.engines.programs import checked_start
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
 from inference_operator.objects.compute_resources import requirements

@@ -10,7 +10,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.activation import graphs_gib
 from inference_operator.sizing.budget import Budget
-from inference_operator.sizing.host import host_needs
+from inference_operator.sizing.gpu_plan import host_needs
 from inference_operator.sizing.kv_cache import cache_layout
 from inference_operator.sizing.paged import paged_budget
 from inference_operator.sizing.shape import ParallelSizes, Shape

@@ -13,8 +13,7 @@ from inference_operator.hardware.offers import GpuOffer
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.fitting import MOST_NODES
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
-from inference_operator.sizing.host import host_needs
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, host_needs
 from inference_operator.sizing.learned import Learned, on_the_same_gpus
 from inference_operator.sizing.plan import checked_plan, cpu_plan, unchecked_plan
 from inference_operator.sizing.serving import TYPICAL_LOAD, serving, serving_of_plan

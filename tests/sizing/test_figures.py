@@ -10,7 +10,7 @@ from inference_operator.models.facts import Attention, ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
-from inference_operator.sizing.fitted_batch import fitted_batch
+from inference_operator.sizing.fitting import fitted_batch
 from inference_operator.sizing.gpu_plan import GpuPlan
 from inference_operator.sizing.kv_cache import (
     AllocatedCache,

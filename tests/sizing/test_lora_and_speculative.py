@@ -7,7 +7,7 @@ from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.activation import graphs_gib
 from inference_operator.sizing.cpu import cpu_needs
-from inference_operator.sizing.host import host_needs
+from inference_operator.sizing.gpu_plan import host_needs
 from inference_operator.sizing.kv_cache import cache_layout
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib, kept_adapters_gib, unaccounted
 from inference_operator.sizing.paged import paged_budget

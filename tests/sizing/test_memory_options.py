@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.classified import Class, Memory
+from inference_operator.engines.options import Class, Memory
 from inference_operator.engines.vllm.option_classes import OPTION_CLASSES
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.models.facts import ModelFacts

@@ -10,7 +10,7 @@ from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.models.facts import Attention, MatrixPart, ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.models.slim import slim
-from inference_operator.sizing.fitted_batch import SAFE_SEQUENCES
+from inference_operator.sizing.fitting import SAFE_SEQUENCES
 from inference_operator.sizing.lora_and_speculative import unaccounted
 from inference_operator.sizing.shape import Shape, SizingInputs
 from inference_operator.units import GIB

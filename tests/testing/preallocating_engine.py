@@ -119,7 +119,7 @@ class Preallocating(Echo):
             args=("-m", served.model, "-a", served.name, "-np", str(plan.max_num_seqs or SLOTS)),
             max_concurrency=plan.max_num_seqs or SLOTS,
             pre_stop=(),
-            pre_stop_seconds=timeouts.before_sigterm(finishes_requests=False),
+            pre_stop_seconds=timeouts.dns_staleness + timeouts.drain,
         )
 
     def probe_request(self, model: str) -> ProbeRequest | None:  # noqa: ARG002 - protocol

@@ -19,13 +19,12 @@ from inference_operator.api.spec import Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
 from inference_operator.engines.base import Engine
-from inference_operator.engines.known_error import known_error
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.engines.series import series
-from inference_operator.engines.start_log import Phase
+from inference_operator.engines.start_log import KnownError, Phase
 from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.offers import GpuOffer
@@ -57,7 +56,7 @@ class Echo(Engine):
     )
     needs_inspection = False
     code_paths = ("-packages/echo/",)
-    errors = (known_error(Reason.GPU_OUT_OF_MEMORY, "faded", "the echo faded"),)
+    errors = (KnownError(Reason.GPU_OUT_OF_MEMORY, re.compile("faded"), "the echo faded"),)
     phases = MappingProxyType({Phase.LOADING: re.compile("listening")})
     startup_hints = MappingProxyType({Phase.LOADING: "Shout."})
     loaded = re.compile(r"(\d+) of 100 echoes")

@@ -14,10 +14,9 @@ from string import ascii_lowercase, ascii_uppercase
 from inference_operator.admission.references import value_of
 from inference_operator.api.autoscaling import AutoscalingBackend
 from inference_operator.api.container import EnvironmentVariable
-from inference_operator.api.engine_kind import EngineKind
+from inference_operator.api.engine_kind import WITH_DRAFT, EngineKind, SpeculativeMethod
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.spec import Spec
-from inference_operator.api.speculative_method import WITH_DRAFT, SpeculativeMethod
 
 Named = tuple[str, str]
 """A field, as a path below `spec`, and what it names."""

@@ -9,16 +9,10 @@ from inference_operator.api.validation import CelRules, NameOf, Rule, SpecModel,
 from inference_operator.manifest import CLAIM
 
 MAX_ADAPTERS = 64
-"""Adapters of one resource."""
-
 MAX_NAME = 128
 """Characters of an adapter's name: an error of a router repeats it."""
-
 CLAIM_SCHEME = "pvc://"
-"""Scheme of files in a PersistentVolumeClaim."""
-
 HUB_TOKEN_KEY = "token"  # noqa: S105 - a name
-"""Default key of a Secret with a token of the hub."""
 
 SOURCE = matches(
     r"(hf|s3|pvc|oci)://\S+",

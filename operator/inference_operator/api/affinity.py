@@ -5,7 +5,6 @@ from a node.
 """
 
 import re
-from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
@@ -13,17 +12,9 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.validation import LabelKey, Labels, ObjectName, Rule, SpecModel
 
 _Value = Annotated[str, StringConstraints(max_length=63)]
+_Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 _ORDERED = ("Gt", "Lt")
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
-
-
-class NodeOperator(StrEnum):
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-    GT = "Gt"
-    LT = "Lt"
 
 
 _LISTED = Rule(
@@ -43,7 +34,9 @@ _ORDERING = Rule(
 
 class NodeRequirement(SpecModel):
     key: LabelKey = Field(description="Label key.")
-    operator: NodeOperator = Field(description="Relation of the label to the values.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(
+        description="Relation of the label to the values."
+    )
     values: tuple[_Value, ...] = Field(
         (), max_length=16, description="Values that the label is compared with. Default: none."
     )
@@ -51,14 +44,9 @@ class NodeRequirement(SpecModel):
     rules: ClassVar[tuple[Rule, ...]] = (_LISTED, _ORDERING)
 
 
-class FieldOperator(StrEnum):
-    IN = "In"
-    NOT_IN = "NotIn"
-
-
 class FieldRequirement(SpecModel):
     key: Literal["metadata.name"] = Field(description="Always `metadata.name`.")
-    operator: FieldOperator = Field(description="Relation of the field to the value.")
+    operator: Literal["In", "NotIn"] = Field(description="Relation of the field to the value.")
     values: tuple[Annotated[str, StringConstraints(max_length=253)], ...] = Field(
         min_length=1, max_length=1, description="The name of a node."
     )
@@ -102,16 +90,9 @@ class NodeAffinity(SpecModel):
     )
 
 
-class LabelOperator(StrEnum):
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-
-
 class LabelRequirement(SpecModel):
     key: LabelKey = Field(description="Label key.")
-    operator: LabelOperator = Field(description="Relation of the label to the values.")
+    operator: _Operator = Field(description="Relation of the label to the values.")
     values: tuple[_Value, ...] = Field(
         (), max_length=16, description="Values that the label is compared with. Default: none."
     )

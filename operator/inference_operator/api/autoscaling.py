@@ -14,8 +14,6 @@ MAX_REPLICAS = 256
 """Routers have up to twice as many server slots, and HAProxy takes 682 records from DNS (`router/haproxy.py`)."""
 
 MAX_ENTRIES = 16
-"""Entries of a schedule."""
-
 MAX_TARGET = 65536
 """As many as `engine.maxNumSeqs` allows."""
 

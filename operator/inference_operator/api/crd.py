@@ -2,6 +2,7 @@
 
 Kubernetes requires structural schemas: no references, every node typed, nothing but validation inside `anyOf`
 (Kubernetes documentation, CustomResourceDefinitions, "Specifying a structural schema").
+The schema for editors is made of the same models.
 """
 
 import copy
@@ -12,9 +13,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, RESERVED_NAME, ResourceApi
-from inference_operator.api.spec import MAX_NAME_LENGTH
+from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
 from inference_operator.api.status import NEVER_OBSERVED
-from inference_operator.manifest import GROUP, VERSION, Manifest
+from inference_operator.manifest import API_VERSION, GROUP, KIND, VERSION, Manifest
 
 _DROPPED = ("title", "additionalProperties", "default")
 
@@ -139,3 +140,37 @@ def crd(api: ResourceApi[Any, Any] = INFERENCE_DEPLOYMENT_API) -> Manifest:
             "versions": [version],
         },
     }
+
+
+DIALECT = "http://json-schema.org/draft-07/schema#"
+"""The dialect that the YAML language server reads (redhat-developer/yaml-language-server 1.19, README)."""
+
+
+def editor_schema() -> Manifest:
+    """The schema. It knows no rules over several fields, which only the API server and `infd plan` check."""
+    return {
+        "$schema": DIALECT,
+        "title": KIND,
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "properties": {
+            "apiVersion": {"const": API_VERSION},
+            "kind": {"const": KIND},
+            "metadata": {"type": "object", "required": ["name"]},
+            "spec": _closed(structural_schema(Spec)),
+            "status": {"type": "object"},
+        },
+    }
+
+
+def _closed(node: Any) -> Any:  # noqa: ANN401 - JSON
+    """A schema in which unknown fields are mistakes, without the words of Kubernetes."""
+    if isinstance(node, list):
+        return [_closed(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    result = {name: _closed(value) for name, value in node.items() if not name.startswith("x-kubernetes-")}
+    if "properties" in node:
+        result["properties"] = {name: _closed(value) for name, value in node["properties"].items()}
+        result["additionalProperties"] = False
+    return result

@@ -7,9 +7,7 @@ from pydantic import Field
 from inference_operator.api.autoscaling import MAX_REPLICAS, MIN_BELOW_MAX
 from inference_operator.api.container import Argument
 from inference_operator.api.engine import MAX_TOKENS
-from inference_operator.api.gpu import GpuSpec
-from inference_operator.api.hardware import RESIZES
-from inference_operator.api.network import NetworkSpec
+from inference_operator.api.hardware import RESIZES, GpuSpec, NetworkSpec
 from inference_operator.api.validation import Rule, SpecModel
 
 PREFILL_SEQUENCES = 32

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from inference_operator.api.container import Environment
 from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import NetworkSpec
 from inference_operator.api.model import ModelSpec
-from inference_operator.api.network import NetworkSpec
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults, over, variables_over
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router import RouterSpec

@@ -7,11 +7,10 @@ from pydantic import Field, StringConstraints
 
 from inference_operator.api.adapters import REVISION
 from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec
-from inference_operator.api.engine_kind import EngineKind, EngineProfile
+from inference_operator.api.engine_kind import WITH_DRAFT, EngineKind, EngineProfile, SpeculativeMethod
 from inference_operator.api.generation import GenerationSpec
 from inference_operator.api.hardware import RESIZES
 from inference_operator.api.router_exposure import HOST_LABEL
-from inference_operator.api.speculative_method import WITH_DRAFT, SpeculativeMethod
 from inference_operator.api.validation import CelRules, Rule, SpecModel, matches
 
 MAX_TOKENS = 16_777_216

@@ -1,4 +1,4 @@
-"""`spec.engine.kind`: the inference engine."""
+"""`spec.engine.kind`, `.profile` and `.speculative.method`, for modules that import no pydantic."""
 
 from enum import StrEnum
 
@@ -25,3 +25,16 @@ class EngineProfile(StrEnum):
     """The least time of a token."""
     SMALLEST = "Smallest"
     """The fewest GPUs."""
+
+
+class SpeculativeMethod(StrEnum):
+    OFF = "Off"
+    AUTO = "Auto"
+    MTP = "MTP"
+    EAGLE3 = "EAGLE3"
+    DRAFT_MODEL = "DraftModel"
+    NGRAM = "Ngram"
+
+
+WITH_DRAFT = (SpeculativeMethod.EAGLE3, SpeculativeMethod.DRAFT_MODEL)
+"""Methods that load a second model."""

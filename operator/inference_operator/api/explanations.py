@@ -27,7 +27,6 @@ def _explanations() -> Iterator[tuple[Reason, Explanation]]:
 
 EXPLANATIONS: Mapping[Reason, Explanation] = dict(_explanations())
 ENGINE_ERRORS = frozenset(reason for reason, explanation in EXPLANATIONS.items() if explanation.of_engine)
-"""Errors that an engine logs before it exits."""
 
 
 def with_cure(cause: str, cure: str) -> str:

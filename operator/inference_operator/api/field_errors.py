@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pydantic_core import ErrorDetails
 
 from inference_operator.api.field_hints import field_hint, value_hint
-from inference_operator.api.gpu import MEMORY_FORM
+from inference_operator.api.hardware import MEMORY_FORM
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.validation import QUANTITY

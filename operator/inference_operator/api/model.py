@@ -1,6 +1,7 @@
-"""`spec.model` of an InferenceDeployment: where its files come from, and who may change them."""
+"""`spec.model` of an InferenceDeployment: where its files come from, how to sign in there, and who may change them."""
 
 import re
+from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
@@ -14,10 +15,41 @@ from inference_operator.api.adapters import (
     Adapters,
     TokenSecretRef,
 )
-from inference_operator.api.container import BY_NAME, ConfigMapKeySelector, DataKey
-from inference_operator.api.s3 import S3Spec
-from inference_operator.api.validation import CelRules, NameOf, Rule, SpecModel, cel
+from inference_operator.api.container import BY_NAME, ConfigMapKeySelector, DataKey, SecretRef
+from inference_operator.api.validation import CelRules, NameOf, Rule, SpecModel, cel, matches
 from inference_operator.manifest import CLAIM
+
+_ENDPOINT = matches(
+    r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?",
+    "must be a URL such as `https://s3.example.com:9000`, without a path",
+)
+_REGION = matches("[a-z0-9-]+", "must be the name of a region, for example `eu-central-1`")
+
+
+class S3Addressing(StrEnum):
+    PATH = "Path"
+    VIRTUAL_HOST = "VirtualHost"
+
+
+class S3Spec(SpecModel):
+    endpoint: Annotated[str, StringConstraints(max_length=253), CelRules(_ENDPOINT)] | None = Field(
+        None, description="URL of a compatible store. Default: Amazon S3. Change: in place; the next download uses it."
+    )
+    region: Annotated[str, StringConstraints(max_length=63), CelRules(_REGION)] | None = Field(
+        None, description="Region of the bucket. Default: `us-east-1`. Change: in place; the next download uses it."
+    )
+    addressing: S3Addressing = Field(
+        S3Addressing.PATH,
+        description="`Path`: requests name the bucket in their path. `VirtualHost`: in the name of the host, before"
+        " that of `endpoint`; some stores accept only that. Default: `Path`. Change: in place; the next download uses"
+        " it.",
+    )
+    credentials_secret_ref: SecretRef | None = Field(
+        None,
+        description="Secret with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, and perhaps `AWS_SESSION_TOKEN`."
+        " Default: the identity of the pod. Change: in place; the next download uses it.",
+    )
+
 
 HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - a name
 """Variable from which the hub's client takes its token (huggingface_hub 2.4.0, `constants.py`)."""

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 
 from inference_operator.api.affinity import Affinity
 from inference_operator.api.container import Environment, EnvironmentVariable, ResourcesSpec
-from inference_operator.api.network import NetworkSpec
+from inference_operator.api.hardware import NetworkSpec
 from inference_operator.api.pod_template import AddedContainer, Mount, PodTemplateSpec, PullSecret, PullSecrets, Volume
 from inference_operator.api.scheduling import PodScheduling, TopologySpread
 from inference_operator.api.validation import ObjectName, SpecModel

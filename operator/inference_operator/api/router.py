@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from inference_operator.api.container import ResourcesSpec
+from inference_operator.api.container import DataKey, ResourcesSpec, SecretKeySelector
 from inference_operator.api.duration import Within
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router_exposure import (
@@ -18,9 +18,52 @@ from inference_operator.api.router_exposure import (
     ServiceSpec,
     TlsSpec,
 )
-from inference_operator.api.router_keys import KeysSpec, RouterKeysSpec
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.validation import CelRules, Quantity, Rule, SpecModel
+
+KEYS_FILE = "keys"
+"""Name of the keys file, and the usual key of its Secret."""
+
+
+class KeysSecretRef(SecretKeySelector):
+    key: DataKey = Field(KEYS_FILE, description=f"Key in its `data`. Default: `{KEYS_FILE}`.")
+
+
+class KeysOfGateways(StrEnum):
+    REFUSE = "Refuse"
+    TRUST = "Trust"
+
+
+class KeysSpec(SpecModel):
+    secret_ref: KeysSecretRef = Field(
+        description="Secret that holds a line `USER: SHA256` for each API key, as `infd key create` prints it. A"
+        " line may end with `priority=High` or `priority=Low`: requests of this user leave the queue before, or after,"
+        " those of others. Changes of its content take effect within two minutes. Change: rolling restart of routers."
+    )
+    requests_per_minute: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Requests per minute of each user. A user may send those of five seconds at once, and at least one;"
+        " further ones get 429 with `Retry-After`. Default: none. Change: rolling restart of routers.",
+    )
+    max_concurrent: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="Requests in flight of each user; further ones get 429 with `Retry-After`."
+        " Default: none. Change: rolling restart of routers.",
+    )
+
+
+class RouterKeysSpec(KeysSpec):
+    gateways: KeysOfGateways = Field(
+        KeysOfGateways.REFUSE,
+        description="Requests of the namespace's ModelGateways without an API key of this model. `Refuse` answers 401."
+        " `Trust` takes whom the gateway lets in, everybody where it asks for no key; limits are then of the users that"
+        " it names. Default: `Refuse`. Change: rolling restart of the routers.",
+    )
+
 
 DEFAULT_WAIT = timedelta(minutes=5)
 """Half of the 10 minutes that the `openai` package waits for an answer (openai-python 2, `DEFAULT_TIMEOUT`)."""

@@ -13,7 +13,7 @@ from inference_operator.controller.cluster import (
     NotFoundError,
     RejectedError,
 )
-from inference_operator.engines.engine_key import KEY_ENTRY
+from inference_operator.engines.programs import KEY_ENTRY
 from inference_operator.manifest import Manifest, Owner, controller_of
 from inference_operator.objects.child import adopted_version, is_child
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL

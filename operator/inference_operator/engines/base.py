@@ -16,15 +16,20 @@ from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
-from inference_operator.engines.classified import OptionRule
 from inference_operator.engines.environment import with_defaults
-from inference_operator.engines.hub_access import hub_access
-from inference_operator.engines.known_error import KnownError, diagnosis_of
-from inference_operator.engines.model_access import TEMPORARY, HubAccess, Support
-from inference_operator.engines.options import ImportedArguments, OptionClasses
+from inference_operator.engines.model_access import TEMPORARY, HubAccess, Support, hub_access
+from inference_operator.engines.options import ImportedArguments, OptionClasses, OptionRule
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.series import series
-from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase, latest_phase, loaded_part
+from inference_operator.engines.start_log import (
+    Diagnosis,
+    KnownError,
+    LoadProgress,
+    Phase,
+    diagnosis_of,
+    latest_phase,
+    loaded_part,
+)
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage, engine_load
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -80,7 +85,6 @@ class Engine(ABC):
         """Why this image's engine cannot run the specification; None if it can."""
 
     def check_fields(self, spec: EngineSpec) -> Refusal | None:
-        """The refusal of the first field that is set and that this engine cannot honour; None if it can honour all."""
         stated = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         for name in sorted(self.unsupported_fields & stated.keys()):
             problem = f"This engine does not support the field `{name}`."
@@ -175,7 +179,6 @@ class Engine(ABC):
         return spec
 
     def drafting(self, spec: EngineSpec, /) -> Drafting | None:
-        """The speculative decoding of a resolved request; None without one."""
         return None
 
     def config_overrides(self, facts: ModelFacts, spec: EngineSpec, /) -> str:
@@ -256,11 +259,9 @@ class Engine(ABC):
         return None
 
     def phase(self, log: str) -> Phase | None:
-        """The phase that the log of a start shows; None if it shows none yet."""
         return latest_phase(log, self.phases)
 
     def load_progress(self, log: str) -> LoadProgress | None:
-        """How much of the weights is loaded; None before the first tenth, and if the log does not tell."""
         return loaded_part(log, self.loaded) if self.loaded else None
 
     # Figures. Where it has none, those of the routers stand for them
@@ -274,7 +275,6 @@ class Engine(ABC):
     """Name of the counter that rises while the engine computes."""
 
     def sample(self, metrics_text: str, /) -> EngineSample | None:
-        """The sample in a Prometheus metrics text; None if it lacks the metrics."""
         names = [name for name in (self.series.running, self.series.waiting, self.steps) if name]
         try:
             values = {figure.name: figure.value for figure in series(metrics_text, names)}
@@ -285,5 +285,4 @@ class Engine(ABC):
         return EngineSample(model="", running=running, waiting=waiting, progress=(steps,))
 
     def load(self, metrics_text: str) -> EngineLoad | None:
-        """How busy the engine is, from a Prometheus metrics text; None if it lacks the metrics."""
         return engine_load(metrics_text, self.load_series) if self.load_series else None

@@ -39,14 +39,7 @@ def project_of(image: str) -> str:
 
 
 def refusal_of_foreign_image(image: str, project: str) -> Refusal | None:
-    """Why an engine that runs in images of one project cannot run in this one; None if it may.
-
-    Examples:
-        >>> print(refusal_of_foreign_image("ollama/ollama:0.5", VLLM_IMAGES).problem)
-        This is an image of Ollama, and the engine needs one of vLLM.
-        >>> refusal_of_foreign_image("example.com/own:1", VLLM_IMAGES) is None
-        True
-    """
+    """Why an engine that runs in images of one project cannot run in this one; None if it may."""
     image_project = project_of(image)
     if image_project in ("", project):
         return None

@@ -1,8 +1,106 @@
-"""The options of an engine: which of them users may set, and what those of a hand-written command become."""
+"""The options of an engine: which of them users may set, and what those of a hand-written command become.
+
+A table of an engine has lines `NAME safe`, `NAME managed CURE` or `NAME pods REASON`, with `counted` or `uncounted` at
+the end for an option that changes memory. Lines below it that begin with a dot are keys of its value that are safe
+alone. What stands in no table needs the right to create pods.
+"""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.engines.environment import NO_FIELD
+from inference_operator.text_tables import text_of
+
+
+class Class(StrEnum):
+    SAFE = "safe"
+    MANAGED = "managed"
+    PODS = "pods"
+
+
+REASONS: dict[str, str] = {
+    "code": "loads code, or names a module",
+    "controls": "lets requests or other web sites control the engine",
+    "file": "names a file, which the engine reads or writes",
+    "hosts": "reaches other hosts",
+    "json": "takes JSON, which an admission policy cannot read",
+    "port": "opens a port",
+    "repository": "loads another repository or path beside the model",
+    "shows": "shows or logs what users send",
+}
+"""The effect of an option or variable of the class `pods`, by the word in the tables."""
+
+
+class Memory(StrEnum):
+    NONE = ""
+    """None, or less than sizing is precise."""
+    COUNTED = "counted"
+    UNCOUNTED = "uncounted"
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    name: str
+    kind: Class
+    reason: str = ""
+    """Its effect, if it needs the right; the cure, if it is managed."""
+    memory: Memory = Memory.NONE
+    keys: tuple[str, ...] = ()
+    """Keys of an option's value that are safe alone, as they follow a dot."""
+
+
+ANYBODY = "whoever may write the resource"
+POD_CREATORS = "who may create pods"
+ALLOWED = "who may create pods, if the administrator allows it by name"
+NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRule:
+    name: str
+    """With its other spellings behind commas."""
+    who: str
+    note: str = ""
+
+
+def rules_of(classes: Iterable[Classified]) -> Iterator[OptionRule]:
+    words = {Class.SAFE: ANYBODY, Class.PODS: POD_CREATORS, Class.MANAGED: NOBODY}
+    return (OptionRule(option.name, words[option.kind], option.reason) for option in classes)
+
+
+def classified(table: str) -> Iterator[Classified]:
+    lines = [line.split() for line in table.splitlines()]
+    for index, (name, *words) in enumerate(lines):
+        if not name.startswith("."):
+            kind, *more = words
+            cure = " ".join(more) or NO_FIELD if kind == Class.MANAGED else ""
+            reason = REASONS[more[0]] if kind == Class.PODS else cure
+            memory = Memory(more[-1]) if more and more[-1] in set(Memory) else Memory.NONE
+            yield Classified(name, Class(kind), reason, memory, tuple(_keys(lines[index + 1 :])))
+
+
+def _keys(lines: list[list[str]]) -> Iterator[str]:
+    for word, *_ in lines:
+        if not word.startswith("."):
+            return
+        yield word[1:]
+
+
+LIBRARY_VARIABLES = tuple(classified(text_of(__package__, "library-variables.txt")))
+"""The variables of libraries that engines share: PyTorch, CUDA, NCCL, Hugging Face, and those of the C library."""
+
+LIBRARY_SECRETS = frozenset(
+    {
+        *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
+        *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN"),
+        *("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"),
+    }
+)
+"""Those of them whose values are secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +189,63 @@ def _needs_right(argument: str, classes: OptionClasses) -> bool:
 
 def unsafe_variables(names: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
     return tuple(name for name in names if name not in classes.harmless_variables)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedOptions:
+    """The options of an engine that refuses all options but those of its table.
+
+    1. An option is written with its long name, and a value behind `=`. So each argument can be judged alone, whatever
+       abbreviations and pairs of arguments the engine's own parser takes.
+    2. An option that the operator manages is refused with the field that stands for it, if there is one.
+    3. A flag takes no value, and any other needs one. A parser would take the next argument for a missing value.
+    """
+
+    command: str
+    others: str
+    """What to write instead of an option that is not in the table, in a sentence."""
+    by_name: Mapping[str, Classified]
+    flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, package: str, version: str, *, command: str, others: str, flags: Iterable[str] = ()) -> "ClosedOptions":
+        options = classified(text_of(package, f"option-classes-{version}.txt"))
+        return cls(command, others, {option.name: option for option in options}, frozenset(flags))
+
+    def refusal(self, args: Sequence[str]) -> Refusal | None:
+        refusals = (self._refusal(f"spec.engine.args[{index}]", argument) for index, argument in enumerate(args))
+        return next((refusal for refusal in refusals if refusal), None)
+
+    def _refusal(self, field: str, argument: str) -> Refusal | None:
+        name, equals, _ = argument.partition("=")
+        option = self.by_name.get(name)
+        if option is None:
+            problem = f"`{self.command}` takes no such option here."
+            return Refusal(Reason.UNKNOWN_ARGUMENT, field, problem, self.others)
+        if option.kind is Class.MANAGED:
+            return Refusal(Reason.MANAGED_ARGUMENT, field, f"`{name}` is managed by the operator.", option.reason)
+        if equals and name in self.flags:
+            return Refusal(Reason.INVALID_SPEC, field, f"`{name}` takes no value.", f"Write `{name}`.")
+        if not equals and name not in self.flags:
+            return Refusal(Reason.INVALID_SPEC, field, f"`{name}` has no value.", f"Write `{name}=VALUE`.")
+        return None
+
+    def classes(self, managed_variables: Iterable[str], *, own_prefix: str = "") -> OptionClasses:
+        """The names for which nobody needs the right to create pods; variables are those of the shared libraries.
+
+        Args:
+            managed_variables: names of the variables that the operator refuses to everybody.
+            own_prefix: begins names of variables that no other engine reads.
+        """
+        return OptionClasses(
+            safe=self._named(Class.SAFE),
+            managed=self._named(Class.MANAGED),
+            safe_variables=frozenset(entry.name for entry in LIBRARY_VARIABLES if entry.kind is Class.SAFE),
+            managed_variables=frozenset(managed_variables),
+            secret_variables=LIBRARY_SECRETS,
+            unsafe=self._named(Class.PODS),
+            own_prefix=own_prefix,
+        )
+
+    def _named(self, kind: Class) -> frozenset[str]:
+        return frozenset(name for name, option in self.by_name.items() if option.kind is kind)

@@ -56,10 +56,6 @@ class Timeouts:
     drain: int
     """After that: until the engine has answered the requests in flight."""
 
-    def before_sigterm(self, *, finishes_requests: bool) -> int:
-        """How long the preStop hook waits if it cannot ask the engine; the drain too, if SIGTERM ends requests."""
-        return self.dns_staleness + (0 if finishes_requests else self.drain)
-
 
 @dataclass(frozen=True, slots=True)
 class AdapterLoader:
@@ -130,7 +126,8 @@ class EngineProcess:
     """How to keep users of one engine from sharing its cache of prefixes, in a sentence; empty if they share none."""
     transfer: KVTransfer | None = None
     pre_stop_seconds: int = 0
-    """How long a preStop hook without a command waits (`Timeouts.before_sigterm`)."""
+    """How long a preStop hook without a command waits: until no client uses the address, and for the drain too where
+    SIGTERM ends requests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,15 @@ Who may change annotations of pods may also change their image, and so gains not
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from inference_operator.hardware.kinds import kind_named
+from inference_operator.hardware.offers import offer_named
 from inference_operator.manifest import Manifest
+from inference_operator.sizing.plan import Plan
+from inference_operator.text_tables import text_of
 
 PROGRAMS_ANNOTATION = "inference-operator.dev/programs"
 PROGRAMS_VARIABLE = "INFERENCE_OPERATOR_PROGRAMS"
@@ -30,6 +36,21 @@ def program_command(name: str, *, has_packages: bool = False, starts_another: bo
     return ("python3", "-I", *(() if has_packages else ("-S",)), "-c", loader)
 
 
+@dataclass(frozen=True, slots=True)
+class Middleware:
+    """The parts of vLLM's process that give its server a middleware of the operator; all are empty without one."""
+
+    command: Sequence[str] = ()
+    """Before the command of vLLM, which can import the middleware then."""
+    options: Sequence[str] = ()
+    """After the arguments of vLLM. Those of the engine's key are the last, so that no other middleware is around it."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_MIDDLEWARE = Middleware()
+
+
 def programs_text(programs: Mapping[str, str]) -> str:
     return json.dumps(dict(programs), sort_keys=True)
 
@@ -37,3 +58,50 @@ def programs_text(programs: Mapping[str, str]) -> str:
 def programs_variable() -> Manifest:
     path = f"metadata.annotations['{PROGRAMS_ANNOTATION}']"
     return {"name": PROGRAMS_VARIABLE, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+GPU_CHECK = "gpu_check"
+GPU_CHECK_SOURCE = text_of(__package__, "gpu_check.py")
+SHARED = "-SHARED"
+"""Ending of the product label of a GPU that pods share (NVIDIA/k8s-device-plugin 0.18, `internal/lm/resource.go`)."""
+
+
+def checked_start(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
+    """The command of an engine on GPUs, which checks the GPUs of its container before it becomes the engine."""
+    expected = _expected(plan)
+    is_program = any(PROGRAMS_VARIABLE in word for word in command)
+    check = program_command(GPU_CHECK, starts_another=is_program)
+    return (*check, *expected, "--", *command) if expected else tuple(command)
+
+
+def _expected(plan: Plan) -> Sequence[str]:
+    offer = offer_named(plan.gpu) if plan.gpu else None
+    memory = plan.per_gpu.memory_gib if plan.per_gpu else offer.memory_gib if offer else 0.0
+    if not (plan.gpu and memory):
+        return ()
+    whole = plan.gpu.partition(" ")[0].removesuffix(SHARED)
+    kind = kind_named(whole) if offer else None
+    major, minor = offer.capability if offer else (0, 0)
+    return (
+        f"gpus={plan.gpus_per_pod}",
+        f"kind={plan.gpu}",
+        f"name={kind.product if kind else '' if whole == 'MIG' else f'^{re.escape(whole)}$'}",
+        f"memory={memory}",
+        f"capability={major}.{minor}",
+    )
+
+
+KEY_PROGRAM = "engine_key"
+KEY_SOURCE = text_of(__package__, "engine_key_program.py")
+KEY_FOLDER = "/engine-key"
+KEY_ENTRY = "key"
+"""The entry of the Secret, and the name of its file."""
+KEY_FILE = f"{KEY_FOLDER}/{KEY_ENTRY}"
+MIDDLEWARE = "inference_operator_engine_key.EngineKey"
+"""The middleware's class, as the started command can import it."""
+
+
+def guard_of(model: str) -> Middleware:
+    program = program_command(KEY_PROGRAM, starts_another=True)
+    command = (*program, f"file={KEY_FILE}", f"model={model}", "--")
+    return Middleware(command, (f"--middleware={MIDDLEWARE}",), {KEY_PROGRAM: KEY_SOURCE})

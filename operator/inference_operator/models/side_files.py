@@ -73,14 +73,7 @@ POOLING = ".Pooling"
 
 
 def side_files(names: Collection[str], parsed: Callable[[str], object]) -> SideFiles:
-    """The facts in a model's small files.
-
-    Examples:
-        >>> documents = {"tokenizer_config.json": {"model_max_length": 512}, "modules.json": [{"type": "a.Pooling"}]}
-        >>> side_files(documents, documents.get)
-        SideFiles(tokenizer_max_length=512, sentence_max_length=None, has_pooling_module=True, \
-has_chat_template=False, max_new_tokens=None)
-    """
+    """The facts in a model's small files."""
     tokenizer = _object(names, parsed, TOKENIZER)
     modules = parsed(MODULES) if MODULES in names else None
     sentence = next((_object(names, parsed, name) for name in SENTENCE_CONFIGS if name in names), {})

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from inference_operator.api.container import ResourcesSpec
-from inference_operator.api.network import NetworkSpec
+from inference_operator.api.hardware import NetworkSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.hardware.resources import is_gpu

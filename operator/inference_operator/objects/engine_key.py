@@ -4,7 +4,7 @@ The operator only creates it, with a random key that it does not keep. It reads 
 neither whether the Secret still exists, nor the key.
 """
 
-from inference_operator.engines.engine_key import KEY_ENTRY, KEY_FOLDER
+from inference_operator.engines.programs import KEY_ENTRY, KEY_FOLDER
 from inference_operator.manifest import GROUP, SECRET, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import ROUTER

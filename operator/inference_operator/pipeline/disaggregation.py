@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inference_operator.api.disaggregation import DisaggregationSpec
+from inference_operator.api.engine_kind import SpeculativeMethod
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.engines.base import Engine
 from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.options import unsafe_arguments

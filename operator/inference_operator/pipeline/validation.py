@@ -10,8 +10,7 @@ from dataclasses import replace
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.disaggregation import DisaggregationSpec
 from inference_operator.api.engine import EngineSpec
-from inference_operator.api.hardware import Device
-from inference_operator.api.network import NetworkSpec
+from inference_operator.api.hardware import Device, NetworkSpec
 from inference_operator.api.pod_defaults import EngineDefaults, PodDefaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from inference_operator.api.effective_spec import EffectiveSpec
-from inference_operator.api.network import NetworkSpec
+from inference_operator.api.hardware import NetworkSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec

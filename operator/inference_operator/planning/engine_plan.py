@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from inference_operator.api.engine import SpeculativeSpec
-from inference_operator.api.engine_kind import EngineProfile
-from inference_operator.api.gpu import GpuSpec
-from inference_operator.api.hardware import Device, ParallelismSpec
+from inference_operator.api.engine_kind import EngineProfile, SpeculativeMethod
+from inference_operator.api.hardware import Device, GpuSpec, ParallelismSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
-from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
 from inference_operator.hardware.offers import offer_named

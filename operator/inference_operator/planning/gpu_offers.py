@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inference_operator.api.gpu import GpuSpec
+from inference_operator.api.hardware import GpuSpec
 from inference_operator.api.spec import Spec
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.node_labels import unknown_kind

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from inference_operator.api.router import KEYS_FILE
 from inference_operator.api.router_exposure import TlsSpec
-from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.fleet.rollout_slots import TURN_ANNOTATION, Turn
 from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects import pod

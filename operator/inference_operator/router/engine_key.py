@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from inference_operator.engines.engine_key import KEY_ENTRY
 from inference_operator.engines.engine_key_program import USER_HEADER
+from inference_operator.engines.programs import KEY_ENTRY
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
 

@@ -6,7 +6,7 @@ shares no map with `virt@` or `opt@` between two rules.
 
 from collections.abc import Mapping
 
-from inference_operator.api.router_keys import KEYS_FILE, KeysOfGateways
+from inference_operator.api.router import KEYS_FILE, KeysOfGateways
 from inference_operator.router.error_response import ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 

@@ -9,10 +9,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sentences import counted
-from inference_operator.sizing.fitted_batch import Candidate
-from inference_operator.sizing.fitting import Division, OnGpus, Pool, divisions, enough, least_context
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
-from inference_operator.sizing.host import host_needs
+from inference_operator.sizing.fitting import Candidate, Division, OnGpus, Pool, divisions, enough, least_context
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
 from inference_operator.sizing.lora_and_speculative import unaccounted
 from inference_operator.sizing.ranking import Option, Ranked, option_of, ranked

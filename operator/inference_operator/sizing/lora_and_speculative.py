@@ -7,7 +7,7 @@ from dataclasses import replace
 from inference_operator.models.facts import Attention, LayerGroup, Matrix, MatrixPart, ModelFacts, Split
 from inference_operator.models.matrices import NORMS
 from inference_operator.sizing.shape import ParallelSizes, Shape
-from inference_operator.sizing.weights import layer_bytes, rank_weights
+from inference_operator.sizing.weights import ENDS, layer_bytes, rank_weights
 from inference_operator.units import GIB
 
 
@@ -103,7 +103,6 @@ def draft_shape(shape: Shape) -> Shape:
 
 _MODEL = re.compile(r"[\w./-]{1,200}", re.ASCII)
 """A draft model's name that a message repeats: a repository or a path. Names on the hub have at most 96 letters."""
-ENDS = (MatrixPart.EMBEDDING, MatrixPart.HEAD)
 
 
 def _adapter_unit(facts: ModelFacts, shape: Shape) -> float:

@@ -24,13 +24,12 @@ from inference_operator.sizing.activation import (
     sequences,
 )
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Origin, Term, TermName
-from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES, context_left
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.gpu_support import GpuSupport
 from inference_operator.sizing.kv_cache import CacheLayout, allocated_cache, cache_layout, cache_reads
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib
 from inference_operator.sizing.rules import allowed_sizes, broken_rule
-from inference_operator.sizing.shape import Shape, SizingInputs
+from inference_operator.sizing.shape import BATCHED_TOKENS, CONTEXT, SEQUENCES, Shape, SizingInputs, context_left
 from inference_operator.sizing.step_costs import step_costs
 from inference_operator.sizing.steptime import Overhead, StepCosts
 from inference_operator.sizing.weights import rank_weights

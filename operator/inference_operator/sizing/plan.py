@@ -9,12 +9,10 @@ from inference_operator.hardware.resources import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.cpu import CpuNeeds
-from inference_operator.sizing.engine_choices import CONTEXT, context_left
-from inference_operator.sizing.gpu_plan import GpuPlan, HostNeeds
-from inference_operator.sizing.host import LOGS_GIB, shared_memory_gib
+from inference_operator.sizing.gpu_plan import LOGS_GIB, GpuPlan, HostNeeds, shared_memory_gib
 from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.lora_and_speculative import draft_files_gib, unaccounted
-from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
+from inference_operator.sizing.shape import CONTEXT, ParallelSizes, Shape, SizingInputs, context_left
 from inference_operator.sizing.steptime import StepCosts
 from inference_operator.units import GIB
 

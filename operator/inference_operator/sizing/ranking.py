@@ -21,8 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.engine_kind import EngineProfile
-from inference_operator.sizing.fitted_batch import Candidate
-from inference_operator.sizing.fitting import MOST_UNLINKED, Pool
+from inference_operator.sizing.fitting import MOST_UNLINKED, Candidate, Pool
 from inference_operator.sizing.serving import TYPICAL_LOAD, Limit, Served, serving
 from inference_operator.sizing.shape import Objective, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
@@ -77,10 +76,6 @@ class Option:
         return self.limit is not Limit.KV_CACHE or budget.kv_cache >= LEAST_CACHE * self.pool.offer.memory_gib
 
     @property
-    def is_given(self) -> bool:
-        return self.candidate.shape.kv_cache_bytes is not None
-
-    @property
     def name(self) -> str:
         return self.candidate.shape.parallel.on(self.pool.offer.kind)
 
@@ -106,7 +101,9 @@ def ranked(options: Sequence[Option], profile: EngineProfile, previous_kind: str
     """The best of some options. The kind of the pinned plan stays, as long as there is an option of it."""
     left = [option for option in options if option.pool.offer.kind == previous_kind] or list(options)
     cost = _cost_of(left)
-    if profile is EngineProfile.SMALLEST or any(option.served is None or option.is_given for option in left):
+    if profile is EngineProfile.SMALLEST or any(
+        option.served is None or option.candidate.shape.kv_cache_bytes is not None for option in left
+    ):
         return Ranked(_smallest(left, cost))
     serving_well = [option for option in left if option.keeps_objective]
     roomy = _above_floor(serving_well or left)

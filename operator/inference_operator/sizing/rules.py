@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from inference_operator.models.facts import Kernel, MatrixPart, ModelFacts, Split
 from inference_operator.sizing.shape import ParallelSizes, Shape
-from inference_operator.sizing.weights import expert_ranks
+from inference_operator.sizing.weights import VOCABULARY_PADDING, expert_ranks
 
-VOCABULARY_PADDING = 64
 SIZES = (1, 2, 4, 8, 16)
 """Tensor parallel sizes that sizing tries; a user may request others."""
 GROUPED = (Kernel.FP8_BLOCK, Kernel.AWQ, Kernel.GPTQ)

@@ -11,11 +11,10 @@ from inference_operator.engines.kv_transfer import sent_from
 from inference_operator.planning.capacity import DISK_CURE
 from inference_operator.sentences import sentences
 from inference_operator.sizing.disaggregation import sent_in_words
-from inference_operator.sizing.engine_choices import CONTEXT, SEQUENCES
 from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.plan import PerGpu, Plan
 from inference_operator.sizing.serving import Serving, serving_of_plan
-from inference_operator.sizing.shape import Objective, ParallelSizes
+from inference_operator.sizing.shape import CONTEXT, SEQUENCES, Objective, ParallelSizes
 from inference_operator.status.kv_cache import kv_cache, remark
 from inference_operator.status.model_resolved import is_unreadable
 from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation

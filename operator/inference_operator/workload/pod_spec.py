@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from inference_operator.api.effective_spec import EffectiveSpec
-from inference_operator.api.network import NetworkSpec
+from inference_operator.api.hardware import NetworkSpec
 from inference_operator.engines.group.launch import ADDRESS_VARIABLE, NAME_VARIABLE, RANK_VARIABLE, SERVICE_VARIABLE
 from inference_operator.engines.kv_transfer import POD_IP
 from inference_operator.engines.process import EngineProcess

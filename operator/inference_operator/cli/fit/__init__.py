@@ -4,8 +4,7 @@ import argparse
 import re
 import shlex
 
-from inference_operator.api.engine_kind import EngineKind, EngineProfile
-from inference_operator.api.speculative_method import SpeculativeMethod
+from inference_operator.api.engine_kind import EngineKind, EngineProfile, SpeculativeMethod
 from inference_operator.cli.options import FORMATS, add_gpus, amount, number, seconds
 from inference_operator.cli.parser import examples
 

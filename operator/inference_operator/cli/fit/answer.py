@@ -8,7 +8,7 @@ from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget, EngineOnGpus
-from inference_operator.sizing.fitted_batch import started_shape
+from inference_operator.sizing.fitting import started_shape
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.impossible_division import unequal
 from inference_operator.sizing.infeasible import shortfall

@@ -12,10 +12,9 @@ from pydantic import ValidationError
 from inference_operator.admission.administrator_policy import PolicyScope, administrator_policy
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
-from inference_operator.api.crd import crd
-from inference_operator.api.editor_schema import editor_schema
+from inference_operator.api.crd import crd, editor_schema
 from inference_operator.api.prometheus import PrometheusSettings
-from inference_operator.api.router_keys import KEYS_FILE
+from inference_operator.api.router import KEYS_FILE
 from inference_operator.cli.output import TABLES, dump, dumped, manifest_text, print_found, schema_text, table
 from inference_operator.cli.parser import EXIT_NOT_FOUND, UsageError
 from inference_operator.controller.resource_kind import KINDS

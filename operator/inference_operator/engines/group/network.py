@@ -40,14 +40,6 @@ def network_variables(interface: str | None, *, on_gpus: bool, has_devices: bool
     Args:
         on_gpus: whether the engine runs on GPUs, and so with NCCL.
         has_devices: whether the pod has network devices beside it, which UCX should find.
-
-    Examples:
-        >>> network_variables("net1", on_gpus=True, has_devices=True)
-        {'NCCL_SOCKET_IFNAME': '=net1', 'GLOO_SOCKET_IFNAME': 'net1', 'NCCL_DEBUG': 'INFO'}
-        >>> network_variables("net1", on_gpus=False)
-        {'GLOO_SOCKET_IFNAME': 'net1', 'UCX_NET_DEVICES': 'net1'}
-        >>> network_variables(None, on_gpus=False)
-        {}
     """
     nccl = {NCCL_INTERFACE: f"={interface}"} if interface and on_gpus else {}
     gloo = {GLOO_INTERFACE: interface} if interface else {}

@@ -11,14 +11,13 @@ from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import OF_GPU_ENGINES, Engine
-from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
-from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import LLAMA_CPP_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.llama_cpp import memory, options
-from inference_operator.engines.llama_cpp.image import IMAGES, support
+from inference_operator.engines.llama_cpp.options import IMAGES, support
+from inference_operator.engines.options import rules_of
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
-from inference_operator.engines.start_log import phases_of
+from inference_operator.engines.start_log import known_errors, phases_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat

@@ -13,7 +13,7 @@ No GPU was measured.
 import math
 from dataclasses import dataclass
 
-from inference_operator.engines.llama_cpp.image import VERSION
+from inference_operator.engines.llama_cpp.options import VERSION
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget, EngineOnGpus, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds

@@ -16,16 +16,23 @@ Public logs of starts agree with the first formula within 0.02 GiB (tests/engine
 import math
 from dataclasses import dataclass, replace
 
-from inference_operator.engines.sglang.image import VERSION
+from inference_operator.engines.sglang.options import VERSION
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
+from inference_operator.models.facts import Attention, ModelFacts
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds
-from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, context_left
 from inference_operator.sizing.gpu_support import GpuSupport
-from inference_operator.sizing.kv_cache import CacheReads
+from inference_operator.sizing.kv_cache import CacheReads, layer_token_bytes
 from inference_operator.sizing.rules import allowed_sizes, broken_rule
-from inference_operator.sizing.shape import KV_BYTES, ParallelSizes, Shape, SizingInputs
+from inference_operator.sizing.shape import (
+    BATCHED_TOKENS,
+    CONTEXT,
+    KV_BYTES,
+    ParallelSizes,
+    Shape,
+    SizingInputs,
+    context_left,
+)
 from inference_operator.sizing.step_costs import step_costs
 from inference_operator.sizing.steptime import Overhead, StepCosts
 from inference_operator.sizing.weights import rank_weights
@@ -71,14 +78,7 @@ def token_bytes(facts: ModelFacts, shape: Shape) -> float:
     """
     element = KV_BYTES.get(shape.kv_cache_dtype) or shape.element_bytes or facts.element_bytes
     ranks = shape.parallel.tensor // shape.attention_groups
-    return sum(group.layers * _layer_bytes(group, ranks, element) for group in facts.groups)
-
-
-def _layer_bytes(group: LayerGroup, ranks: int, element: int) -> float:
-    """Bytes of one token in one layer. With more ranks than heads, several ranks hold the same head."""
-    if group.token_bytes is not None:
-        return group.token_bytes
-    return float(max(1, math.ceil(group.kv_heads / ranks)) * group.elements * element)
+    return sum(group.layers * layer_token_bytes(group, ranks, element) for group in facts.groups)
 
 
 def graphs_gib(facts: ModelFacts, shape: Shape) -> float:

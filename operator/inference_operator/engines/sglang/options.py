@@ -1,4 +1,4 @@
-"""The options of `sglang.launch_server`, their classes, and what they say about sizes.
+"""SGLang's image, and the options of `sglang.launch_server`, their classes, and what they say about sizes.
 
 The table has every option of SGLang 0.5.23 (`srt/server_args.py`, `ServerArgs.add_cli_args`). Those of the class
 `managed` are set by the operator, or they are for several nodes, training, tests, adapters, images and sound, load
@@ -12,10 +12,34 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.engine import EngineSpec, KvCacheDType
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.environment import MANAGED, NO_FIELD, not_allowed
-from inference_operator.engines.sglang.image import VERSION
+from inference_operator.engines.options import ClosedOptions
+from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.text_tables import rows, text_of
+
+VERSION = "0.5.23"
+"""The version that options, parsers, architectures and memory describe."""
+IMAGE = f"docker.io/lmsysorg/sglang:v{VERSION}"
+"""The image with this version (sgl-project/sglang v0.5.23, docs/get-started/install.mdx)."""
+HOME = "/home/sglang"
+COMPILED = f"{HOME}/.cache"
+"""Folder of all that SGLang and its libraries compile (0.5.23, `srt/environ.py`, `SGLANG_CACHE_DIR`)."""
+NEEDS = GpuNeeds(
+    capability=(7, 5),
+    driver=580,
+    cuda="13.0",
+    older_gpus="Use newer GPUs, or an image that has code for these ones, in `spec.engine.image`.",
+    older_drivers="Install a newer driver. `docker.io/lmsysorg/sglang:v0.5.19-cu129` is the last image for older ones.",
+)
+"""The needs of the image: the least GPU (0.5.23, `srt/model_executor/model_runner_components/load_model_utils.py`), and
+CUDA 13 with its driver (docs/get-started/install.mdx; NVIDIA, CUDA 13.0 release notes)."""
+_OWN = re.compile(r"(?:^|/)lmsysorg/sglang:v(\d+(?:\.\d+)*)$")
+
+
+def gpu_needs(image: str) -> GpuNeeds:
+    match = _OWN.search(image.partition("@")[0])
+    return NEEDS if match and match[1] == VERSION else GpuNeeds()
+
 
 _ATTENTION_GROUPS = ("--attn-dp-size", "--attention-data-parallel-size")
 _EXPERT_RANKS = ("--ep-size", "--expert-parallel-size", "--ep")
@@ -60,10 +84,6 @@ def refusal_of_own_variables(env: Sequence[EnvironmentVariable], allowed: Collec
 
     Some of its 400 name code, files, plugins, another hub or another server (`srt/environ.py`). An administrator may
     allow one by its name.
-
-    Examples:
-        >>> print(refusal_of_own_variables([EnvironmentVariable(name="SGLANG_PLUGINS", value="a")], []).problem)
-        `SGLANG_PLUGINS` can change which code and files SGLang uses, which is not allowed here.
     """
     for variable in env:
         if variable.name.startswith(OWN_VARIABLES) and variable.name not in {*allowed, *MANAGED_VARIABLES}:

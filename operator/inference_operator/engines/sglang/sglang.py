@@ -11,7 +11,7 @@ encoders and diffusion are left out too.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 
 from inference_operator.api.engine import EngineSpec
@@ -21,19 +21,22 @@ from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import OF_VLLM, Engine
-from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
-from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
-from inference_operator.engines.hub_access import offline_variables, refusal_of_moved_cache, with_token
-from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import SGLANG_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.model_access import TEMPORARY, Support
+from inference_operator.engines.model_access import (
+    TEMPORARY,
+    Support,
+    offline_variables,
+    refusal_of_moved_cache,
+    with_token,
+)
+from inference_operator.engines.options import rules_of
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ProbeRequest, ServedModel, Timeouts
-from inference_operator.engines.programs import program_command
+from inference_operator.engines.programs import GPU_CHECK, GPU_CHECK_SOURCE, checked_start, program_command
 from inference_operator.engines.sglang import memory, options
-from inference_operator.engines.sglang.image import COMPILED, HOME, IMAGE, VERSION, gpu_needs
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS, LOAD, SERIES, engine_sample
-from inference_operator.engines.start_log import phases_of
+from inference_operator.engines.sglang.options import COMPILED, HOME, IMAGE, VERSION, gpu_needs
+from inference_operator.engines.start_log import known_errors, phases_of
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -128,11 +131,9 @@ class SGLang(Engine):
         return memory.SGLangOnGpus(offer, reported_gib)
 
     def shape(self, spec: EngineSpec) -> Shape:
-        return Shape(
-            context=spec.max_model_len,
+        return replace(
+            Engine.shape(self, spec),
             utilization=spec.gpu_memory_utilization,
-            max_num_seqs=spec.max_num_seqs,
-            max_num_batched_tokens=spec.max_num_batched_tokens,
             kv_cache_dtype=spec.kv_cache_dtype,
             element_bytes=ELEMENT_BYTES.get(spec.dtype),
             quantization=named_quantization(spec.quantization) if spec.quantization else None,
@@ -165,7 +166,7 @@ class SGLang(Engine):
             writable=self.writable,
             startup_seconds=timeouts.startup,
             programs=PROGRAMS,
-            pre_stop_seconds=timeouts.before_sigterm(finishes_requests=True),
+            pre_stop_seconds=timeouts.dns_staleness,
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
             compiled=self.compiled,
             prefix_cure="" if NO_PREFIX_CACHE in spec.args else f"To end that, set `{NO_PREFIX_CACHE}`.",

@@ -1,4 +1,4 @@
-"""Memory of `transformers serve`, on one GPU and on CPUs.
+"""Memory of `transformers serve`, on one GPU and on CPUs, and the architectures it computes in batches.
 
 With continuous batching (transformers 5.19.0, generation/continuous_batching/cache.py, `PagedAttentionMemoryHandler`):
 
@@ -12,19 +12,39 @@ With continuous batching (transformers 5.19.0, generation/continuous_batching/ca
 
 Without it the library allocates keys and values as a request grows. They are counted like a KV cache for one request.
 All of a model is on one device: the command divides none.
+
+`python -m e2e.engines.architectures` writes the table of architectures inside the engine's image: it makes a small
+model of each, and compares the answers of continuous batching with those of `generate`.
 """
 
 import math
 from dataclasses import dataclass
 
 from inference_operator.engines.model_access import Support
-from inference_operator.engines.transformers.architectures import BATCHED, VERSION, support
 from inference_operator.models.facts import Attention, Kernel, ModelFacts
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, EngineOnGpus, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.fitting import TYPICAL_REQUESTS, USUAL_CONTEXT
 from inference_operator.sizing.shape import Shape
+from inference_operator.text_tables import rows
 from inference_operator.units import GIB
+
+VERSION = "5.19.0"
+BATCHED = "batched"
+_MODES: dict[str, str] = dict(rows(__package__, f"architectures-{VERSION}.txt"))
+_COMMON = "There are no adapters, no sizes over several GPUs, no log probabilities and no stop strings."
+
+
+def support(architecture: str) -> Support:
+    mode = _MODES.get(architecture)
+    if mode is None and architecture:
+        version = VERSION.rpartition(".")[0]
+        return Support(f"Transformers {version} serves text models only, and knows no `{architecture}` among them.")
+    if mode == BATCHED:
+        return Support(implementation=BATCHED, lost=f"Transformers computes fewer tokens per second. {_COMMON}")
+    why = "Transformers computes this architecture" if mode else "Nothing is known about the model, so it is computed"
+    return Support(lost=f"{why} one request at a time; others wait in the router. {_COMMON}")
+
 
 PAGE_TOKENS = 256
 """Tokens of a page (`generation/configuration_utils.py`, `ContinuousBatchingConfig`)."""

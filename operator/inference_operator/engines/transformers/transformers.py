@@ -2,28 +2,37 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import OF_GPU_ENGINES, Engine
-from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
-from inference_operator.engines.classified import rules_of
-from inference_operator.engines.closed_options import ClosedOptions
-from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE
 from inference_operator.engines.environment import MANAGED, refusal_of_variables, with_defaults
-from inference_operator.engines.hub_access import offline_variables, refusal_of_moved_cache, with_token
-from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.model_access import TEMPORARY, Support
+from inference_operator.engines.model_access import (
+    TEMPORARY,
+    Support,
+    offline_variables,
+    refusal_of_moved_cache,
+    with_token,
+)
+from inference_operator.engines.options import ClosedOptions, rules_of
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
-from inference_operator.engines.programs import program_command
-from inference_operator.engines.start_log import phases_of
+from inference_operator.engines.programs import (
+    GPU_CHECK,
+    GPU_CHECK_SOURCE,
+    KEY_FILE,
+    KEY_PROGRAM,
+    KEY_SOURCE,
+    checked_start,
+    program_command,
+)
+from inference_operator.engines.start_log import known_errors, phases_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
-from inference_operator.engines.transformers.architectures import BATCHED, VERSION, support
+from inference_operator.engines.transformers.memory import BATCHED, VERSION, support
 from inference_operator.engines.vllm_image import HOME, WRITABLE, default_image, gpu_needs
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.model import ELEMENT_BYTES
@@ -104,12 +113,7 @@ class Transformers(Engine):
         return memory.OnOneGpu(offer.memory_gib, reported_gib)
 
     def shape(self, spec: EngineSpec) -> Shape:
-        return Shape(
-            context=spec.max_model_len,
-            max_num_seqs=spec.max_num_seqs,
-            max_num_batched_tokens=spec.max_num_batched_tokens,
-            element_bytes=ELEMENT_BYTES.get(spec.dtype),
-        )
+        return replace(Engine.shape(self, spec), element_bytes=ELEMENT_BYTES.get(spec.dtype))
 
     def process(
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
@@ -134,7 +138,7 @@ class Transformers(Engine):
             writable=self.writable,
             startup_seconds=timeouts.startup,
             programs={**PROGRAMS, **({KEY_PROGRAM: KEY_SOURCE} if at.asks_for_key else {})},
-            pre_stop_seconds=timeouts.before_sigterm(finishes_requests=True),
+            pre_stop_seconds=timeouts.dns_staleness,
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
         )
 

@@ -1,6 +1,5 @@
 """LoRA adapters: the program that loads the listed ones, and those in the arguments of `vllm serve`."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from inference_operator.api.engine import EngineSpec
@@ -8,7 +7,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.process import AdapterLoader, GroupMember
 from inference_operator.engines.programs import program_command
-from inference_operator.engines.vllm.cli_args import given_options, values_of
+from inference_operator.engines.vllm.options import given_options, parsed_json, values_of
 from inference_operator.text_tables import text_of
 
 MODULES = "--lora-modules"
@@ -76,9 +75,6 @@ def _path(value: str) -> str | None:
     """
     if "=" in value and "," not in value:
         return value.partition("=")[2]
-    try:
-        module = json.loads(value)
-    except (ValueError, RecursionError):
-        return None
+    module = parsed_json(value)
     path = module.get(_PATH) if isinstance(module, dict) else None
     return path if isinstance(path, str) else None

@@ -14,12 +14,11 @@
 from collections.abc import Iterator, Sequence
 
 from inference_operator.engines.model_access import Support
-from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.memory import version_of
-from inference_operator.engines.vllm.options import VERSION
+from inference_operator.engines.vllm.options import VERSION, value_of
+from inference_operator.engines.vllm_image import version_of_image
 from inference_operator.sizing.gpu_support import AttentionKind, GpuSupport, Method
 from inference_operator.sizing.paged import EncoderDivision
-from inference_operator.sizing.plan import Plan
 from inference_operator.text_tables import rows, text_of
 
 MODEL_IMPL = "--model-impl"
@@ -96,27 +95,22 @@ def whole_encoder(args: Sequence[str]) -> bool | None:
     return None if mode is None else mode == DATA
 
 
-def encoder_arguments(args: Sequence[str], plan: Plan) -> Iterator[str]:
-    if plan.whole_encoder and value_of(args, ENCODER_MODE) is None:
-        yield f"{ENCODER_MODE}={DATA}"
-
-
-def support(architecture: str, version: str) -> Support:
-    """Whether a version of vLLM runs models of an architecture, and by which implementation.
+def support(architecture: str, *, image: str) -> Support:
+    """Whether the vLLM of an image runs models of an architecture, and by which implementation.
 
     Nothing is known about other versions than that of the table: they may have more. An image that does not tell its
     version is taken for this one.
 
     Examples:
-        >>> support("LlamaForCausalLM", "0.32.0"), support("", "0.32.0").obstacle
+        >>> support("LlamaForCausalLM", image=""), support("", image="").obstacle
         (Support(obstacle='', implementation='', lost=''), '')
-        >>> support("HeliumForCausalLM", "0.32.0").implementation
+        >>> support("HeliumForCausalLM", image="").implementation
         'transformers'
-        >>> support("GPTNeoForCausalLM", "0.32.0").obstacle
+        >>> support("GPTNeoForCausalLM", image="").obstacle
         'vLLM 0.32.0 has no implementation of `GPTNeoForCausalLM`, and cannot use that of Transformers.'
     """
-    implementation = _IMPLEMENTATIONS.get(architecture)
-    if not architecture or implementation == "native" or version_of(version or VERSION) != version_of(VERSION):
+    implementation, version = _IMPLEMENTATIONS.get(architecture), version_of_image(image) or VERSION
+    if not architecture or implementation == "native" or version_of(version) != version_of(VERSION):
         return Support()
     if implementation == THROUGH_TRANSFORMERS:
         lost = f"vLLM {VERSION} has no `{architecture}` of its own and uses that of Transformers, which is slower."

@@ -5,8 +5,7 @@ steps is a middleware of the decode engine (`disaggregation_program.py`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from importlib.resources import files
 from math import ceil
 
@@ -19,13 +18,11 @@ from inference_operator.engines.kv_transfer import (
     TOKENS,
     TRANSFER_PORTS,
     KVTransfer,
-    TransferRole,
 )
-from inference_operator.engines.programs import program_command
-from inference_operator.engines.vllm.cli_args import value_of
+from inference_operator.engines.programs import NO_MIDDLEWARE, Middleware, program_command
 from inference_operator.engines.vllm.memory import version_of
 from inference_operator.engines.vllm.memory_flags import TRANSFER
-from inference_operator.engines.vllm.options import resolve_option, written_option
+from inference_operator.engines.vllm.options import resolve_option, value_of, written_option
 from inference_operator.engines.vllm_image import version_of_image
 
 TRANSFER_PROGRAM = "disaggregation"
@@ -42,24 +39,6 @@ LEAST_LEASE = 30
 """Seconds: vLLM's own default (0.32.0, `nixl/base_scheduler.py`, `kv_lease_duration`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransferStart:
-    """The parts of vLLM's process of one role; all are empty without a transfer."""
-
-    command: Sequence[str] = ()
-    """Before the command of vLLM, which can import the middleware then."""
-    options: Sequence[str] = ()
-    """After the arguments of vLLM, and before those of the guard that asks for the engine's key."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """For vLLM's environment. The command adds the pod's address."""
-    programs: Mapping[str, str] = field(default_factory=dict)
-    requests: Sequence[str] = ()
-    """Metrics of requests that vLLM does not count yet: a drain waits for them too."""
-
-
-NO_TRANSFER = TransferStart()
-
-
 def lease_seconds(objective: float) -> int:
     """How long prefill keeps the blocks of a prompt for a decode engine that has not asked for them.
 
@@ -70,11 +49,13 @@ def lease_seconds(objective: float) -> int:
     return max(LEAST_LEASE, ceil(TIMES_OF_OBJECTIVE * objective))
 
 
-def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0, ranks: int = 1) -> TransferStart:
-    """The parts for this role. The engine computes `sequences` at once, by `ranks` data parallel ranks in this pod.
+def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0, ranks: int = 1) -> Middleware:
+    """The parts of vLLM's process for this role; its command adds the pod's address to the variables.
+
+    The engine computes `sequences` at once, by `ranks` data parallel ranks in this pod.
 
     Examples:
-        >>> transfer_start(None) == NO_TRANSFER
+        >>> transfer_start(None) == NO_MIDDLEWARE
         True
         >>> from inference_operator.engines.kv_transfer import TransferRole
         >>> start = transfer_start(KVTransfer(TransferRole.PREFILL, "5f2c"))
@@ -85,7 +66,7 @@ def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0, ranks: in
         '20000-20063'
     """
     if transfer is None:
-        return NO_TRANSFER
+        return NO_MIDDLEWARE
     lease = lease_seconds(transfer.objective)
     given = {
         "role": transfer.role.name.lower(),
@@ -105,12 +86,11 @@ def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0, ranks: in
         "kv_load_failure_policy": "recompute",
         "kv_connector_extra_config": {"kv_lease_duration": lease},
     }
-    return TransferStart(
+    return Middleware(
         command=(*program_command(TRANSFER_PROGRAM, starts_another=True), *arguments, "--"),
         options=(f"--kv-transfer-config={json.dumps(config)}", f"--middleware={_MIDDLEWARE}"),
         variables=_VARIABLES,
         programs={TRANSFER_PROGRAM: _SOURCE},
-        requests=(REQUESTS,) if transfer.role is TransferRole.DECODE else (),
     )
 
 

@@ -6,17 +6,17 @@ leader sends each request to the rank with the fewest. Over nodes, `--nnodes` an
 and `--master-addr` where the leader waits for them (`engine/arg_utils.py`), as in any group.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.environment import NO_FIELD, refusal_of_variables
-from inference_operator.engines.group.launch import GROUP_PROGRAMS, MEMBER_VARIABLES, GroupedEngine, group_command
+from inference_operator.engines.group.launch import MEMBER_VARIABLES, GroupedEngine, group_command
 from inference_operator.engines.process import Timeouts
-from inference_operator.engines.vllm.cli_args import given_options, is_on
 from inference_operator.engines.vllm.memory_flags import EXPERT_PARALLEL
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
+from inference_operator.engines.vllm.options import given_options, is_on
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import ParallelSizes
 
@@ -43,10 +43,6 @@ def grouped(
     return group_command(command, engine, plan.parallel.nodes, timeouts)
 
 
-def group_programs(plan: Plan) -> Mapping[str, str]:
-    return GROUP_PROGRAMS if plan.parallel.nodes > 1 else {}
-
-
 def refusal_of_member(spec: EngineSpec) -> Refusal | None:
     """The refusal of what the operator decides for an engine over several nodes, or None."""
     for given in given_options(spec.args, BACKEND_OPTION):
@@ -69,9 +65,9 @@ def data_arguments(parallel: ParallelSizes) -> Iterator[str]:
         yield from (ONE_API_SERVER,) if parallel.nodes == 1 else ()
 
 
-def refusal_of_own_batches(args: Sequence[str]) -> Refusal | None:
+def refusal_of_own_batches(spec: EngineSpec) -> Refusal | None:
     """The refusal of arguments that divide each expert over all data parallel ranks, or None."""
-    if not any(given_options(args, EXPERT_PARALLEL)) or is_on(args, EXPERT_PARALLEL):
+    if not any(given_options(spec.args, EXPERT_PARALLEL)) or is_on(spec.args, EXPERT_PARALLEL):
         return None
     problem = f"`{EXPERT_PARALLEL}` is off, and `spec.parallelism.data` needs it."
     return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, "Remove the argument.")

@@ -5,13 +5,12 @@ vLLM takes `max_position_embeddings` for the context of a YaRN model, and replac
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 from inference_operator.api.engine import MAX_TOKENS, EngineSpec, RopeScalingSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.vllm.cli_args import given_options
+from inference_operator.engines.vllm.options import given_options
 from inference_operator.models.context import PER_LAYER
 from inference_operator.models.facts import ModelFacts
 
@@ -40,13 +39,13 @@ def _original(facts: ModelFacts, scaling: RopeScalingSpec) -> int:
     return scaling.original_max_position_embeddings or own
 
 
-def config_overrides(facts: ModelFacts, scaling: RopeScalingSpec | None) -> str:
+def config_overrides(facts: ModelFacts, spec: EngineSpec) -> str:
     """The fields of the model's config that vLLM must read in another way, as a JSON object; empty for none.
 
     Args:
         facts: the facts of the model itself, without the scaling.
     """
-    if scaling is None:
+    if (scaling := spec.rope_scaling) is None:
         return ""
     parameters: dict[str, float | str] = {**dict(facts.rope), "rope_type": YARN, "factor": scaling.factor}
     parameters[_ORIGINAL] = _original(facts, scaling)
@@ -55,11 +54,6 @@ def config_overrides(facts: ModelFacts, scaling: RopeScalingSpec | None) -> str:
     longest = int(scaling.factor * _original(facts, scaling))
     fields = {"max_position_embeddings": longest, "rope_parameters": parameters}
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
-
-
-def override_arguments(overrides: str) -> Iterator[str]:
-    if overrides:
-        yield f"{HF_OVERRIDES}={overrides}"
 
 
 def refusal_of_scaling(spec: EngineSpec, facts: ModelFacts) -> Refusal | None:

@@ -8,21 +8,27 @@ from inference_operator.api.engine import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, D
 from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.classified import Memory
+from inference_operator.engines.options import Memory
 from inference_operator.engines.vllm.adapters import MODULES
 from inference_operator.engines.vllm.architectures import whole_encoder
-from inference_operator.engines.vllm.cli_args import configuration, given_options, int_value, is_on, value_of
 from inference_operator.engines.vllm.memory import LATEST, version_of
 from inference_operator.engines.vllm.option_classes import OPTION_CLASSES
-from inference_operator.engines.vllm.options import resolve_option, written_option
+from inference_operator.engines.vllm.options import (
+    configuration,
+    given_options,
+    int_value,
+    is_on,
+    resolve_option,
+    value_of,
+    written_option,
+)
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.engines.vllm_image import version_of_image
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
-from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES
 from inference_operator.sizing.plan import Plan
-from inference_operator.sizing.shape import Adapters, CacheOptions, Shape
+from inference_operator.sizing.shape import BATCHED_TOKENS, CONTEXT, SEQUENCES, Adapters, CacheOptions, Shape
 
 MAX_MODEL_LEN = "--max-model-len"
 UTILIZATION = "--gpu-memory-utilization"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.vllm.cli_args import GivenOption, given_options
+from inference_operator.engines.vllm.options import GivenOption, given_options
 
 _MODULE = re.compile(r"[^/]*\.[^/]*")
 """A name in a module. A module that vLLM imports has a dot in its name, and a path in a hub a slash."""

@@ -1,12 +1,12 @@
 """The class of every option and variable of vLLM, and who may set each, in words.
 
 Each name stands once: in `flags.txt` if it is managed or needs a setting of the operator, otherwise in a table of this
-folder, after the version of vLLM, or in that of the libraries (`engines/classified.py`).
+folder, after the version of vLLM, or in that of the libraries (`engines/options.py`).
 """
 
 from collections.abc import Iterator, Mapping
 
-from inference_operator.engines.classified import (
+from inference_operator.engines.options import (
     ALLOWED,
     ANYBODY,
     LIBRARY_SECRETS,
@@ -15,11 +15,11 @@ from inference_operator.engines.classified import (
     POD_CREATORS,
     Class,
     Classified,
+    OptionClasses,
     OptionRule,
     classified,
     rules_of,
 )
-from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.vllm import flags
 from inference_operator.engines.vllm.named_code import CODE_VALUES
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION
@@ -54,8 +54,6 @@ VARIABLE_CLASSES: tuple[Classified, ...] = (
     *LIBRARY_VARIABLES,
 )
 """The class of every variable of vLLM, and of those of its libraries that have one."""
-VARIABLES = tuple(text_of(__package__, f"variables-{VERSION}.txt").split())
-"""Names of all variables of vLLM; `python -m e2e.engines.vllm_options` writes the table."""
 
 
 def spellings(option: str) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.process import Parsers
 from inference_operator.engines.vllm.arguments import has_known_options
-from inference_operator.engines.vllm.cli_args import given_options
-from inference_operator.engines.vllm.options import VERSION
+from inference_operator.engines.vllm.options import VERSION, given_options
 from inference_operator.text_tables import rows
 
 AUTO, NONE = "Auto", "None"
@@ -49,7 +48,7 @@ FAMILIES = tuple(
 only models that think by default have one."""
 
 
-def parsers_of(model: str, architecture: str, *, image: str) -> Parsers:
+def parsers_of(image: str, *, model: str, architecture: str) -> Parsers:
     """The parsers of a model's family; none if it has no family here, or if the image's parsers are not known.
 
     Args:

@@ -14,8 +14,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.vllm.architectures import SUPPORT
 from inference_operator.engines.vllm.arguments import has_known_options
-from inference_operator.engines.vllm.cli_args import is_on, value_of
-from inference_operator.engines.vllm.options import VERSION
+from inference_operator.engines.vllm.options import VERSION, is_on, value_of
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.text_tables import rows
 

@@ -5,13 +5,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from inference_operator.api.engine import EngineSpec, SpeculativeSpec
-from inference_operator.api.engine_kind import EngineProfile
+from inference_operator.api.engine_kind import WITH_DRAFT, EngineProfile, SpeculativeMethod
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.speculative_method import WITH_DRAFT, SpeculativeMethod
-from inference_operator.engines.vllm.cli_args import is_on
 from inference_operator.engines.vllm.flags import REMOTE_CODE
+from inference_operator.engines.vllm.options import is_on
 from inference_operator.engines.vllm.traits import only_pools, predicts
 from inference_operator.models.drafts import PREDICTING, Drafter, known_draft, named_draft
 from inference_operator.models.facts import ModelFacts
@@ -47,7 +46,8 @@ def resolved(
     if method is SpeculativeMethod.AUTO:
         if (not layers and draft is None) or not _may_guess(profile, bool(layers), draft, model):
             return SpeculativeSpec()
-        method = SpeculativeMethod.MTP if layers or draft is None else _method_of(draft)
+        guessing = SpeculativeMethod.EAGLE3 if draft and draft.is_head else SpeculativeMethod.DRAFT_MODEL
+        method = SpeculativeMethod.MTP if layers or draft is None else guessing
     if method in WITH_DRAFT and not (spec.model or draft):
         return _refusal(f"No draft for the method `{method}` is known for this model.", f"Name one in `{FIELD}.model`.")
     usual = (layers or 1) if method is SpeculativeMethod.MTP else draft.tokens if draft else USUAL_TOKENS
@@ -173,10 +173,6 @@ def _draft(spec: SpeculativeSpec, model: str) -> Drafter | None:
     }
     found = (known_draft(model, head=head) for head in kinds.get(spec.method, ()))
     return next((draft for draft in found if draft), None)
-
-
-def _method_of(draft: Drafter) -> SpeculativeMethod:
-    return SpeculativeMethod.EAGLE3 if draft.is_head else SpeculativeMethod.DRAFT_MODEL
 
 
 def _is_assumed(facts: ModelFacts) -> bool:

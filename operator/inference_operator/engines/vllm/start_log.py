@@ -15,8 +15,7 @@ import re
 from collections.abc import Mapping
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.known_error import DECIMAL, known_errors
-from inference_operator.engines.start_log import Phase, latest_phase, phases_of
+from inference_operator.engines.start_log import DECIMAL, Phase, known_errors, latest_phase, phases_of
 from inference_operator.sizing.learned import Shortage
 
 MEMORY_ERRORS, START_ERRORS = (known_errors(__package__, name) for name in ("memory-errors", "start-errors"))

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.vllm.cli_args import value_of
-from inference_operator.engines.vllm.options import VERSION
+from inference_operator.engines.vllm.options import VERSION, value_of
 from inference_operator.models.facts import ModelFacts
 from inference_operator.text_tables import rows
 

@@ -7,15 +7,21 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import Engine
-from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
-from inference_operator.engines.engine_key import NO_GUARD, guard_of
 from inference_operator.engines.environment import with_defaults
-from inference_operator.engines.group.launch import group_drain, group_member, stop_limit
-from inference_operator.engines.hub_access import offline_variables, with_token
+from inference_operator.engines.group.launch import GROUP_PROGRAMS, group_drain, group_member, stop_limit
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.model_access import Support
+from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
+from inference_operator.engines.model_access import offline_variables, with_token
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ServedModel, Timeouts
-from inference_operator.engines.programs import program_command
+from inference_operator.engines.programs import (
+    GPU_CHECK,
+    GPU_CHECK_SOURCE,
+    KEY_FILE,
+    NO_MIDDLEWARE,
+    checked_start,
+    guard_of,
+    program_command,
+)
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.engines.vllm import (
     architectures,
@@ -28,19 +34,17 @@ from inference_operator.engines.vllm import (
 )
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
 from inference_operator.engines.vllm.advisories import notice_of_advisories
-from inference_operator.engines.vllm.cli_args import is_on, value_of
-from inference_operator.engines.vllm.disaggregation import refusal_of_transfer, transfer_start
+from inference_operator.engines.vllm.disaggregation import REQUESTS, refusal_of_transfer, transfer_start
 from inference_operator.engines.vllm.imported import imported_arguments
 from inference_operator.engines.vllm.metrics import LOAD, REQUESTS_RUNNING, REQUESTS_WAITING, SERIES, engine_sample
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES, RULES
-from inference_operator.engines.vllm.options import VERSION
+from inference_operator.engines.vllm.options import VERSION, is_on, value_of
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.precision import RECIPE_CACHES, refusal_of_precision
 from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.request_limits import MAX_N, generation_arguments, media_arguments
 from inference_operator.engines.vllm.start_log import ERRORS, HINTS, LOADED, phase, shortage
-from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.engines.vllm.traits import refusal_of_runner, remark_of_ranking, served_facts
 from inference_operator.engines.vllm_image import HOME, WRITABLE, default_image, gpu_needs, version_of_image
 from inference_operator.hardware.offers import GpuOffer
@@ -130,9 +134,13 @@ class Vllm(Engine):
 
     check_member = staticmethod(groups.refusal_of_member)
     check_transfer = staticmethod(refusal_of_transfer)
+    check_data_parallel = staticmethod(groups.refusal_of_own_batches)
     imported = staticmethod(imported_arguments)
     gpu_needs = staticmethod(gpu_needs)
     shape = staticmethod(memory_flags.shape_of)
+    support = staticmethod(architectures.support)
+    config_overrides = staticmethod(long_context.config_overrides)
+    parsers = staticmethod(parsers_of)
     image = staticmethod(default_image)
     advisories = staticmethod(notice_of_advisories)
     shortage = staticmethod(shortage)
@@ -151,7 +159,7 @@ class Vllm(Engine):
             or memory_flags.refusal_of_slots(spec)
             or memory_flags.refusal_of_offload(spec)
             or refusal_of_parsers(spec, image=image)
-            or refusal_of_traces(spec.args)
+            or arguments.refusal_of_traces(spec.args)
             or arguments.refusal_of_env(spec.env, allowed=settings.allowed_environment)
         )
 
@@ -166,9 +174,6 @@ class Vllm(Engine):
 
     def drafting(self, spec: EngineSpec) -> Drafting | None:
         return speculation.drafting_of(spec.speculative)
-
-    def config_overrides(self, facts: ModelFacts, spec: EngineSpec) -> str:
-        return long_context.config_overrides(facts, spec.rope_scaling)
 
     def remark(self, facts: ModelFacts, spec: EngineSpec, model: str) -> str:
         return sentences(
@@ -185,9 +190,6 @@ class Vllm(Engine):
             or speculation.refusal_of_speculation(spec, facts, draft)
         )
 
-    def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:
-        return groups.refusal_of_own_batches(spec.args)
-
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
         version, gib = version_of_image(image), offer.memory_gib
         found = memory.vllm_memory(version, memory_gib=gib, product=offer.kind, capability=offer.capability)
@@ -196,9 +198,6 @@ class Vllm(Engine):
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         return cpu_needs(facts, memory.vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
-
-    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
-        return parsers_of(model, architecture, image=image)
 
     def doubt_of_tables(self, image: str) -> str:
         """Only of images that name their version; others are taken for the tables' own."""
@@ -219,7 +218,7 @@ class Vllm(Engine):
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts), **apart.variables}
         managed = self._managed(spec, plan, served, at, sequences)
         commit = arguments.commit_arguments(spec.args, served.commit or served.revision or "")
-        guard = guard_of(served.name) if at.asks_for_key else NO_GUARD
+        guard = guard_of(served.name) if at.asks_for_key else NO_MIDDLEWARE
         return EngineProcess(
             command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE)),
             args=(served.model, *managed, *spec.args, *commit, *apart.options, *guard.options),
@@ -233,13 +232,13 @@ class Vllm(Engine):
             programs={
                 **PROGRAMS,
                 **adapter_programs(spec),
-                **groups.group_programs(plan),
+                **(GROUP_PROGRAMS if member else {}),
                 **apart.programs,
                 **guard.programs,
             },
-            adapter_loader=adapter_loader(spec, self.port, member, key_file=guard.file),
+            adapter_loader=adapter_loader(spec, self.port, member, key_file=KEY_FILE if at.asks_for_key else ""),
             member=member,
-            pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port, apart.requests),
+            pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port, at.transfer),
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=self.compiled,
             prefix_cure=_prefix_cure(spec.args),
@@ -252,24 +251,23 @@ class Vllm(Engine):
         yield from groups.data_arguments(plan.parallel)
         yield from memory_flags.memory_arguments(spec, plan)
         yield from speculation.speculation_arguments(plan.drafting)
-        yield from architectures.encoder_arguments(spec.args, plan)
+        if plan.whole_encoder and value_of(spec.args, architectures.ENCODER_MODE) is None:
+            yield f"{architectures.ENCODER_MODE}={architectures.DATA}"
         yield from parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser))
         yield from generation_arguments(spec.generation)
-        yield from long_context.override_arguments(plan.config_overrides)
+        if plan.config_overrides:
+            yield f"{long_context.HF_OVERRIDES}={plan.config_overrides}"
         yield from architectures.implementation_arguments(spec.args, plan.implementation)
         yield from media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or ""))
         yield f"--shutdown-timeout={SHUTDOWN_SECONDS}"
         yield from _queue_arguments(spec, sequences)
-        yield from traces_arguments(spec.args, at.traces)
+        yield from arguments.traces_arguments(spec.args, at.traces)
 
     def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str]) -> tuple[str, ...]:
         command = checked_start(serve, plan)
         return groups.grouped(
             command, plan, timeouts, port=self.port, health_path=HEALTH_PATH, stop_seconds=SHUTDOWN_SECONDS
         )
-
-    def support(self, architecture: str, *, image: str) -> Support:
-        return architectures.support(architecture, version_of_image(image))
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         return (
@@ -305,6 +303,7 @@ def _served_names(served: ServedModel) -> tuple[str, ...]:
     return ("--served-model-name", first, *more) if more else (f"--served-model-name={first}",)
 
 
-def _pre_stop(timeouts: Timeouts, port: int, more: Sequence[str]) -> tuple[str, ...]:
+def _pre_stop(timeouts: Timeouts, port: int, transfer: KVTransfer | None) -> tuple[str, ...]:
+    decodes = transfer is not None and transfer.role is TransferRole.DECODE
     numbers = (str(number) for number in (port, timeouts.dns_staleness, timeouts.drain))
-    return (*program_command(PRE_STOP), *numbers, REQUESTS_RUNNING, REQUESTS_WAITING, *more)
+    return (*program_command(PRE_STOP), *numbers, REQUESTS_RUNNING, REQUESTS_WAITING, *((REQUESTS,) if decodes else ()))
