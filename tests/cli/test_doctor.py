@@ -39,7 +39,6 @@ from inference_operator.cli.doctor.facts import (
     Finding,
     Health,
     ProbeResult,
-    Trial,
     Unseen,
 )
 from inference_operator.cli.doctor.probe import probe_pod, probed, result_of
@@ -117,7 +116,7 @@ def facts(changed: dict[Kind, Any] | None = None, **parts: object) -> ClusterFac
         "leftovers": {CONFIG_MAP: ()},
         "own_rights": own,
         "operator_rights": dict.fromkeys(OPERATOR_RIGHTS, True),
-        "trial": Trial(),
+        "trial": "",
         "probe": ProbeResult(dns_ttl_seconds=30),
     }
     return replace(ClusterFacts("team-a"), **{**whole, **parts})
@@ -173,7 +172,7 @@ WRONG: dict[str, tuple[str, ClusterFacts, str]] = {
     ),
     "no namespace": ("Namespace", facts({NAMESPACE: []}), "The namespace `team-a` does not exist."),
     "a system namespace": ("Namespace", replace(facts(), namespace="kube-system"), "creates nothing in `kube-system`"),
-    "pods are refused": ("Admission", facts(trial=Trial("exceeded quota: none")), "is refused: exceeded quota"),
+    "pods are refused": ("Admission", facts(trial="exceeded quota: none"), "is refused: exceeded quota"),
     "a webhook without a service": (
         "Webhooks",
         facts({VALIDATING_WEBHOOKS: [named("old", webhooks=[POD_HOOK])]}, missing_services=frozenset({"gone/hook"})),
@@ -282,7 +281,7 @@ def test_no_line_of_missing_rights_is_long() -> None:
     ],
 )
 def test_the_cure_fits_what_refuses_a_pod(refusal: str, cure: str) -> None:
-    (found,) = [one for one in findings(facts(trial=Trial(refusal)), ENGINES) if one.health is Health.BAD]
+    (found,) = [one for one in findings(facts(trial=refusal), ENGINES) if one.health is Health.BAD]
     assert found.cure.startswith(cure)
 
 
@@ -310,7 +309,7 @@ def printed(found: list[Finding], columns: int, *, with_symbols: bool = True) ->
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_screen(columns: int, snapshot: SnapshotAssertion) -> None:
-    wrong = facts({STORAGE_CLASS: [], DAEMON_SET: []}, trial=Trial("exceeded quota: none"), probe=None)
+    wrong = facts({STORAGE_CLASS: [], DAEMON_SET: []}, trial="exceeded quota: none", probe=None)
     text = printed(list(findings(wrong, ENGINES)), columns)
     assert max(map(len, text.splitlines())) <= columns
     assert text == snapshot.use_extension(GoldenFile.ending("txt"))

@@ -16,7 +16,14 @@ from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 
 _Shown = TypeVar("_Shown")
-GAP = "  "
+Columns = Mapping[str, Callable[[_Shown], str]]
+GAP, NOTHING = "  ", "-"
+NAME = f"{INFERENCE_DEPLOYMENT.name.lower()}.{INFERENCE_DEPLOYMENT.group}/"
+"""Before the name of a resource, as `kubectl get -o name` has it."""
+TABLES = ("table", "wide")
+"""Formats for people; the others are for programs."""
+SCHEMA_WIDTH, SCHEMA_PART = 200, 800
+"""Maximum characters of a line of the CRD, where YAML can break it, and of a part of its schema that stays together."""
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -30,33 +37,12 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [GAP.join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-Columns = Mapping[str, Callable[[_Shown], str]]
-
-
 def table_of(columns: Columns[_Shown], shown: Iterable[_Shown]) -> list[str]:
     return table([tuple(columns), *(tuple(cell(one) for cell in columns.values()) for one in shown)])
 
 
-NOTHING = "-"
-
-
 def shown(value: float | None, form: str = "{:,}") -> str:
     return NOTHING if value is None else form.format(value)
-
-
-def first_of(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are.
-
-    Examples:
-        >>> first_of(["a", "b", "c"], 2), first_of(["a"], 2)
-        ('a, b and 1 more', 'a')
-    """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-NAME = f"{INFERENCE_DEPLOYMENT.name.lower()}.{INFERENCE_DEPLOYMENT.api_version.partition('/')[0]}/"
-"""Before the name of a resource, as `kubectl get -o name` has it."""
 
 
 def dumped(shown: object, form: str) -> str:
@@ -70,14 +56,9 @@ def dumped(shown: object, form: str) -> str:
     """
     found = document(shown)
     if form == "name":
-        return "\n".join(
-            dict.fromkeys(f"{NAME}{one['name']}" for one in (found if isinstance(found, list) else [found]))
-        )
+        named = found if isinstance(found, list) else [found]
+        return "\n".join(dict.fromkeys(f"{NAME}{one['name']}" for one in named))
     return manifest_text({"items": found} if isinstance(found, list) else found, form)
-
-
-TABLES = ("table", "wide")
-"""Formats for people; the others are for programs."""
 
 
 def can_watch(options: argparse.Namespace) -> None:
@@ -122,10 +103,6 @@ def document(value: object) -> Any:  # noqa: ANN401 - what JSON can have
     if isinstance(value, list | tuple):
         return [document(one) for one in value]
     return value if value is None or isinstance(value, bool | int | float) else str(value)
-
-
-SCHEMA_WIDTH, SCHEMA_PART = 200, 800
-"""Maximum characters of a line of the CRD, where YAML can break it, and of a part of its schema that stays together."""
 
 
 class _Dumper(yaml.SafeDumper):

@@ -12,7 +12,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.planning.gpu_offers import room_for
 from inference_operator.quantity import value
 from inference_operator.roles.context import RoleContext
-from inference_operator.sentences import sentences
+from inference_operator.sentences import first_of, sentences
 from inference_operator.settings import Capacity
 from inference_operator.sizing.plan import Plan
 from inference_operator.views.engine import EngineView
@@ -57,9 +57,8 @@ def disk_shortfall(nodes: Sequence[NodeView] | None, pod: Manifest, resource: st
     if not requested or not amounts or any(not amount or value(amount) >= value(requested) for _, amount in amounts):
         return ""
     in_gib = [(name, int(value(amount)) // 2**30) for name, amount in sorted(amounts)]
-    named = ", ".join(f"`{name}` has {amount}Gi" for name, amount in in_gib[:NAMED_NODES])
-    more = f" and {len(amounts) - NAMED_NODES} more" if len(amounts) > NAMED_NODES else ""
-    return f"An engine requests `{requested}` of disk, and no node for it has so much: {named}{more}."
+    named = first_of([f"`{name}` has {amount}Gi" for name, amount in in_gib], NAMED_NODES)
+    return f"An engine requests `{requested}` of disk, and no node for it has so much: {named}."
 
 
 RESOURCE, TOPOLOGY_KEY = "spec.hardware.network.resource", "spec.scheduling.topologyKey"

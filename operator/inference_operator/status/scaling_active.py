@@ -1,13 +1,12 @@
 """Condition ScalingActive: whether the number of engines follows the demand."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
 from inference_operator.manifest import Key
-from inference_operator.sentences import sentences
+from inference_operator.sentences import first_of, sentences
 from inference_operator.status.autoscaling import ScalingObservation
 from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.shared_rules import of_roles
@@ -117,8 +116,9 @@ def _metrics_missing(scaled: _Scaled) -> ConditionVerdict | None:
     result = scaled.scaling.observed.result
     if result is None or not result.missing:
         return None
+    names = first_of([f"`{name}`" for name in result.missing], MOST_NAMES)
     message = (
-        f"The metrics of {_names(result.missing)} cannot be read, so no engine is removed ({_wanted(scaled)})."
+        f"The metrics of {names} cannot be read, so no engine is removed ({_wanted(scaled)})."
         " Check that the pods run, and that network policies admit the operator to them."
     )
     return ConditionVerdict("False", Reason.METRICS_MISSING, message)
@@ -161,11 +161,6 @@ def _wanted(scaled: _Scaled) -> str:
     status = scaled.scaling.status
     number = status.desired_replicas if status else 0
     return "1 engine is wanted" if number == 1 else f"{number} engines are wanted"
-
-
-def _names(pods: Sequence[str]) -> str:
-    names = ", ".join(f"`{name}`" for name in pods[:MOST_NAMES])
-    return f"{names} and {len(pods) - MOST_NAMES} more" if len(pods) > MOST_NAMES else names
 
 
 def _capacity(scaled: _Scaled) -> str:

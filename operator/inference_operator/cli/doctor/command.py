@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -46,16 +47,11 @@ def run(options: argparse.Namespace) -> int:
     if options.output == "table":
         show(screen(found, with_symbols=sys.stdout.isatty()))
     else:
-        shown = {"namespace": options.namespace, "healthy": not is_bad, "findings": found}
-        print(dumped(shown, options.output))
+        print(dumped({"namespace": options.namespace, "healthy": not is_bad, "findings": found}, options.output))
     return EXIT_REFUSED if is_bad else 0
 
 
 def screen(found: Sequence[Finding], *, with_symbols: bool) -> RenderableType:
-    return Group(*_blocks(found, with_symbols=with_symbols))
-
-
-def _blocks(found: Sequence[Finding], *, with_symbols: bool) -> Iterator[RenderableType]:
     signs = {health: f"{SYMBOLS[health]} {word}".strip() for health, word in WORDS.items()} if with_symbols else WORDS
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -66,12 +62,11 @@ def _blocks(found: Sequence[Finding], *, with_symbols: bool) -> Iterator[Rendera
         if one.cure and one.health is not Health.GOOD:
             text.append(f"\n→ {one.cure}", style=DIM)
         table.add_row(Text(signs[one.health], style=STYLES[one.health]), Text(one.check), text)
-    yield table
-    yield Padding(_summary(found), (1, 0, 0, 0))
+    return Group(table, Padding(_summary(found), (1, 0, 0, 0)))
 
 
 def _summary(found: Sequence[Finding]) -> Text:
-    count = {health: sum(1 for one in found if one.health is health) for health in Health}
+    count = Counter(one.health for one in found)
     if count[Health.BAD]:
         wrong = "1 thing is" if count[Health.BAD] == 1 else f"{count[Health.BAD]} things are"
         return Text(f"{wrong} wrong, {count[Health.UNKNOWN]} could not be seen.", style=BAD)

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from inference_operator.admission.rights import Right
 from inference_operator.cli.operator_settings import operator_of
-from inference_operator.cli.output import first_of
 from inference_operator.manifest import (
     CHILD_KINDS,
     DEPLOYMENT,
@@ -16,10 +15,10 @@ from inference_operator.manifest import (
     NETWORK_POLICY,
     NODE,
     PLURAL,
-    POD,
     Kind,
     Manifest,
 )
+from inference_operator.sentences import first_of
 from inference_operator.views.raw import mapping, objects
 
 NAMESPACE = Kind("v1", "Namespace")
@@ -76,13 +75,6 @@ UNREAD = Unseen("it was not read")
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """The API server's answer to a pod that was sent to be checked and not created."""
-
-    refusal: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ProbeResult:
     problem: str = ""
     dns_error: str = ""
@@ -102,7 +94,8 @@ class ClusterFacts:
     operator_rights: Mapping[Right, bool] | Unseen = UNREAD
     missing_services: frozenset[str] = frozenset()
     """Services of webhooks that do not exist, as `namespace/name`."""
-    trial: Trial | Unseen = UNREAD
+    trial: str | Unseen = UNREAD
+    """Why the API server refuses a pod that was sent to be checked and not created; empty if it accepts it."""
     probe: ProbeResult | None = None
     """None: no pod was started."""
 
@@ -123,10 +116,6 @@ class ClusterFacts:
         template = mapping(mapping(mapping(self.operator or {}, "spec"), "template"), "spec")
         variables = (one for container in objects(template, "containers") for one in objects(container, "env"))
         return {str(one.get("name")): str(one.get("value") or "") for one in variables}
-
-    @property
-    def pods(self) -> Sequence[Manifest]:
-        return self.seen(POD)
 
 
 def name_of(manifest: Manifest) -> str:
@@ -180,10 +169,9 @@ MOST_RIGHTS = 4
 
 def own_rights(facts: ClusterFacts) -> Iterator[Finding]:
     missing: dict[Right, list[str]] = defaultdict(list)
-    for command, needed in OWN_RIGHTS.items():
-        for right in needed:
-            if not facts.own_rights.get(right, True):
-                missing[right].append(command)
+    for command, right in ((command, right) for command, needed in OWN_RIGHTS.items() for right in needed):
+        if not facts.own_rights.get(right, True):
+            missing[right].append(command)
     if not facts.own_rights:
         yield Finding("Your rights", Health.UNKNOWN, "The API server did not say which you have.")
     elif missing:

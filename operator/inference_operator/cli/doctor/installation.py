@@ -23,9 +23,9 @@ from inference_operator.cli.doctor.facts import (
     unseen,
 )
 from inference_operator.cli.operator_settings import VERSION_LABEL, operators_of
-from inference_operator.cli.output import first_of
 from inference_operator.manifest import DEPLOYMENT, GROUP, INFERENCE_DEPLOYMENT, VERSION, Manifest
 from inference_operator.objects.names import MANAGER
+from inference_operator.sentences import first_of
 from inference_operator.views.raw import mapping, objects
 
 LEAST_MINOR = 31
@@ -161,9 +161,6 @@ def _fields(schema: Manifest, path: str) -> Iterator[str]:
         yield from _fields(items, f"{path}[].")
 
 
-SPLIT = "Set `scope.namespaces` so that no namespace is in two releases, or uninstall one of them."
-
-
 def overlap(facts: ClusterFacts) -> Iterator[Finding]:
     """The finding that more than one operator serves the namespace, with those that its resources name.
 
@@ -178,4 +175,5 @@ def overlap(facts: ClusterFacts) -> Iterator[Finding]:
     who = f" The status of its InferenceDeployments names {acts}." if acts else ""
     places = " and ".join(sorted(map(place_of, serving)))
     message = f"{places} serve the namespace `{facts.namespace}`. The one with the older Lease acts.{who}"
-    yield Finding("Releases", Health.NOTE, message, SPLIT)
+    cure = "Set `scope.namespaces` so that no namespace is in two releases, or uninstall one of them."
+    yield Finding("Releases", Health.NOTE, message, cure)

@@ -8,13 +8,13 @@ from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.hardware import Device, HardwareSpec
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.doctor.facts import RUNTIME_CLASS, ClusterFacts, Finding, Health, Unseen, name_of, unseen
-from inference_operator.cli.output import first_of
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.needs import DRIVER_MAJOR
 from inference_operator.hardware.node_labels import AWS_NAME, COREWEAVE, GKE, PRODUCT, kind_of_labels
 from inference_operator.hardware.offers import offers_of_node
 from inference_operator.hardware.resources import is_gpu
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, POD, Manifest
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, POD
+from inference_operator.sentences import first_of
 from inference_operator.settings import PREFIX, Settings
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.raw import condition, mapping, objects
@@ -57,16 +57,13 @@ def _no_gpus(facts: ClusterFacts, *, is_named: bool) -> Finding:
         return Finding("GPUs", Health.NOTE, text)
     cure = "Install NVIDIA's device plugin; for nodes that appear on demand set `settings.gpuOffers`."
     resources = facts.seen(INFERENCE_DEPLOYMENT)
-    wanting = sorted(name_of(one) for one in resources if _device(one) != Device.CPU)
+    devices = ((one, mapping(mapping(one, "spec"), "hardware").get("device")) for one in resources)
+    wanting = sorted(name_of(one) for one, device in devices if (device or HardwareSpec().device) != Device.CPU)
     if not wanting:
         text = "No node offers GPUs now. Engines with `hardware.device: CPU` need none."
         return Finding("GPUs", Health.NOTE, text, cure)
     text = f"No node offers GPUs now, and {first_of(wanting, MOST_NAMES)} want some."
     return Finding("GPUs", Health.NOTE if is_named else Health.BAD, text, cure)
-
-
-def _device(live: Manifest) -> object:
-    return mapping(mapping(live, "spec"), "hardware").get("device") or HardwareSpec().device
 
 
 def driver(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
@@ -146,21 +143,16 @@ def images(facts: ClusterFacts) -> Iterator[Finding]:
     yield from unseen("Image pull", facts.of(POD))
     failed = {
         str(state.get("image") or "?"): (name_of(pod), one_line(waiting.get("message")))
-        for pod in facts.pods
-        for state in _container_states(pod)
+        for pod in facts.seen(POD)
+        for part in ("initContainerStatuses", "containerStatuses")
+        for state in objects(mapping(pod, "status"), part)
         if (waiting := mapping(mapping(state, "state"), "waiting")).get("reason") in PULL_ERRORS
     }
     for image, (pod, message) in sorted(failed.items()):
         cure = EXPLANATIONS[Reason.IMAGE_PULL_FAILED].cure
         yield Finding("Image pull", Health.BAD, f"{pod} cannot pull {image}: {message}", cure)
-    if facts.pods and not failed:
-        yield Finding("Image pull", Health.GOOD, f"None of {len(facts.pods)} pods fails to pull its images.")
-
-
-def _container_states(pod: dict[str, object]) -> Iterator[dict[str, object]]:
-    status = mapping(pod, "status")
-    yield from objects(status, "initContainerStatuses")
-    yield from objects(status, "containerStatuses")
+    if (pods := facts.seen(POD)) and not failed:
+        yield Finding("Image pull", Health.GOOD, f"None of {len(pods)} pods fails to pull its images.")
 
 
 def hub(facts: ClusterFacts) -> Iterator[Finding]:

@@ -86,9 +86,10 @@ def admission(facts: ClusterFacts) -> Iterator[Finding]:
     """The findings about what may refuse pods: a trial, then webhooks and policies that must answer."""
     if isinstance(facts.trial, Unseen):
         yield Finding("Admission", Health.UNKNOWN, f"No pod was sent to be checked: {facts.trial.right}.")
-    elif facts.trial.refusal:
-        message = f"A pod as of an engine is refused: {facts.trial.refusal}"
-        yield Finding("Admission", Health.BAD, message, _cure_of(facts.trial.refusal, facts.namespace))
+    elif facts.trial:
+        cures = (cure.format(facts.namespace) for text, cure in REFUSALS.items() if re.search(text, facts.trial))
+        cure = next(cures, "Exempt the namespace, or have the policy accept restricted pods of this operator.")
+        yield Finding("Admission", Health.BAD, f"A pod as of an engine is refused: {facts.trial}", cure)
     else:
         yield Finding("Admission", Health.GOOD, "The API server would accept a pod as of an engine (dry run).")
     for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
@@ -113,11 +114,6 @@ REFUSALS: Mapping[str, str] = {
 }
 """What a refusal says (Kubernetes 1.36, `limitranger` and `resourcequota` in `plugin/pkg/admission`), and what helps,
 with the namespace."""
-
-
-def _cure_of(refusal: str, namespace: str) -> str:
-    fitting = (cure.format(namespace) for text, cure in REFUSALS.items() if re.search(text, refusal))
-    return next(fitting, "Exempt the namespace, or have the policy accept restricted pods of this operator.")
 
 
 def _webhook(facts: ClusterFacts, one: Manifest, hook: Manifest) -> Finding:
@@ -173,10 +169,13 @@ def _holds(expression: Manifest, labels: Manifest) -> bool:
 
 
 def network_policies(facts: ClusterFacts) -> Iterator[Finding]:
-    enabled, needed = facts.settings.get(f"{PREFIX}NETWORK_POLICIES") == "true", _who_needs_policies(facts)
+    enabled, groups = facts.settings.get(f"{PREFIX}NETWORK_POLICIES") == "true", facts.leftovers.get(STATEFUL_SET, ())
+    why = "every pod reaches the ports between the pods of engines over several nodes, which load pickled objects."
+    needed = why if groups and not isinstance(groups, Unseen) else ""
     found = facts.of(DAEMON_SET)
     names = {name_of(one) for one in facts.seen(DAEMON_SET)}
-    k3s = any("+k3s" in str(_kubelet(one)) or "+rke2" in str(_kubelet(one)) for one in facts.seen(NODE))
+    kubelets = [str(mapping(mapping(one, "status"), "nodeInfo").get("kubeletVersion")) for one in facts.seen(NODE)]
+    k3s = any("+k3s" in kubelet or "+rke2" in kubelet for kubelet in kubelets)
     if name := next((title for key, title in ENFORCING.items() if key in names), "k3s" if k3s else ""):
         yield Finding("NetworkPolicies", Health.GOOD, f"{name} enforces them.")
     elif name := next((title for key, title in NOT_ENFORCING.items() if key in names), ""):
@@ -189,17 +188,6 @@ def network_policies(facts: ClusterFacts) -> Iterator[Finding]:
     else:
         why = f": {found.right}" if isinstance(found, Unseen) else ""
         yield Finding("NetworkPolicies", Health.UNKNOWN, f"Whether the network enforces them cannot be known{why}.")
-
-
-def _who_needs_policies(facts: ClusterFacts) -> str:
-    """Which engines nothing else protects, in a sentence; empty if there are none."""
-    why = "every pod reaches the ports between the pods of engines over several nodes, which load pickled objects."
-    groups = facts.leftovers.get(STATEFUL_SET, ())
-    return why if groups and not isinstance(groups, Unseen) else ""
-
-
-def _kubelet(node: Manifest) -> object:
-    return mapping(mapping(node, "status"), "nodeInfo").get("kubeletVersion")
 
 
 def metrics(facts: ClusterFacts) -> Iterator[Finding]:

@@ -73,13 +73,18 @@ async def probed(cluster: KubeCluster, pod: Manifest, timeout_seconds: int) -> P
         made = await cluster.api.request("POST", POD.path(pod["metadata"]["namespace"]), POD, body=pod)
     except ClusterError as error:
         return ProbeResult(harmless(error.cause))
-    ref, uid = Ref.of(pod), made["metadata"]["uid"]
+    ref, deadline = Ref.of(pod), time.monotonic() + timeout_seconds
     try:
-        return await _ended(cluster, ref, timeout_seconds)
+        while found := await cluster.get(ref):
+            late = time.monotonic() > deadline
+            if result := result_of(found, timeout_seconds if late else 0):
+                return result
+            await asyncio.sleep(POLL_SECONDS)
+        return ProbeResult("somebody deleted it.")
     except ClusterError as error:
         return ProbeResult(harmless(error.cause))
     finally:
-        await _deleted(cluster, ref, uid)
+        await _deleted(cluster, ref, made["metadata"]["uid"])
 
 
 async def _deleted(cluster: KubeCluster, ref: Ref, uid: str) -> None:
@@ -90,18 +95,6 @@ async def _deleted(cluster: KubeCluster, ref: Ref, uid: str) -> None:
     except ClusterError as error:
         place = f"{ref.namespace}/{ref.name}"
         print(f"The pod {place} could not be deleted: {harmless(error.cause)}. Delete it.", file=sys.stderr)
-
-
-async def _ended(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> ProbeResult:
-    deadline = time.monotonic() + timeout_seconds
-    while True:
-        found = await cluster.get(ref)
-        if found is None:
-            return ProbeResult("somebody deleted it.")
-        late = time.monotonic() > deadline
-        if result := result_of(found, timeout_seconds if late else 0):
-            return result
-        await asyncio.sleep(POLL_SECONDS)
 
 
 def result_of(pod: Manifest, waited_seconds: int = 0) -> ProbeResult | None:

@@ -18,7 +18,6 @@ from inference_operator.cli.doctor.facts import (
     VALIDATING_WEBHOOKS,
     ClusterFacts,
     Listed,
-    Trial,
     Unseen,
 )
 from inference_operator.cli.operator_settings import SELECTOR, operator_of
@@ -101,7 +100,7 @@ class ClusterReader:
         if isinstance(operators, Unseen):
             within = await self._list(DEPLOYMENT, SYSTEM_NAMESPACE, labels=SELECTOR)
             operators = within if within and not isinstance(within, Unseen) else operators
-        own = self._operator(operators)
+        own, space = self._operator(operators), self._namespace
         home = str(own["metadata"]["namespace"]) if own else SYSTEM_NAMESPACE
         return {
             DEPLOYMENT: operators,
@@ -109,7 +108,7 @@ class ClusterReader:
             POD: await self._list(POD, self._namespace, labels=NAME_LABEL),
             INFERENCE_DEPLOYMENT: await self._list(INFERENCE_DEPLOYMENT, self._namespace),
             COREFILE: await self._one(Ref(CONFIG_MAP, "kube-system", "coredns")),
-            NAMESPACE: await self._namespaces(),
+            NAMESPACE: await self._read(f"/api/v1/namespaces/{space}", NAMESPACE, f"get namespace `{space}`"),
         }
 
     def _operator(self, operators: Listed) -> Manifest | None:
@@ -131,11 +130,6 @@ class ClusterReader:
 
     async def _one(self, ref: Ref) -> Listed:
         return await self._read(ref.path, ref.kind, f"get {ref.kind.plural} in `{ref.namespace}`")
-
-    async def _namespaces(self) -> Listed:
-        return await self._read(
-            f"/api/v1/namespaces/{self._namespace}", NAMESPACE, f"get namespace `{self._namespace}`"
-        )
 
     async def _read(self, path: str, kind: Kind, right: str) -> Listed:
         try:
@@ -177,18 +171,14 @@ class ClusterReader:
             for hook in objects(one, "webhooks")
             if (service := mapping(mapping(hook, "clientConfig"), "service"))
         }
-        missing = [
-            f"{space}/{name}" for space, name in sorted(places) if not await self._one(Ref(SERVICE, space, name))
-        ]
-        return frozenset(missing)
+        refs = [Ref(SERVICE, *place) for place in sorted(places)]
+        return frozenset([f"{ref.namespace}/{ref.name}" for ref in refs if not await self._one(ref)])
 
-    async def _trial(self, pod: Manifest) -> Trial | Unseen:
+    async def _trial(self, pod: Manifest) -> str | Unseen:
         path = POD.path(self._namespace)
         try:
             await self._cluster.api.request("POST", path, POD, query={"dryRun": "All"}, body=pod)
         except ClusterError as error:
-            text = harmless(error.cause)
-            if "does not support dry run" in text:
-                return Unseen("an admission webhook supports no dry run")
-            return Trial(text)
-        return Trial()
+            is_tried = "does not support dry run" not in error.cause
+            return harmless(error.cause) if is_tried else Unseen("an admission webhook supports no dry run")
+        return ""

@@ -15,7 +15,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.api.status import RoleStatus, Status
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
 from inference_operator.cli.parser import harmless
-from inference_operator.cli.status.summary import Summary, seconds_since, summary, words_of
+from inference_operator.cli.status.listing import Summary, seconds_since, summary, words_of
 from inference_operator.diagnosis.group_members import group_members, waits_itself
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.objects.names import ROUTER
@@ -26,7 +26,6 @@ from inference_operator.views.samples import Histogram, combined_samples
 
 LAST_EVENTS = 8
 HALF, MOST = 0.5, 0.95
-_STARTS = "starts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def _state(pod: PodView, step: str = "") -> str:
         return harmless(f"{pod.problem.reason}: {pod.problem.cause}")
     if pod.ready:
         return "ready" if pod.traffic or pod.component == ROUTER else "ready, gets no new requests"
-    return step or _STARTS
+    return step or "starts"
 
 
 def _traffic(now: LiveResource, before: LiveResource | None, elapsed: float) -> Traffic | None:

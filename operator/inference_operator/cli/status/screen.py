@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from inference_operator.cli.parser import harmless
+from inference_operator.cli.status.listing import words_of
 from inference_operator.cli.status.report import PodLine, StatusReport, Traffic, event_age
-from inference_operator.cli.status.summary import words_of
 from inference_operator.sentences import counted
 
 UNBOUND_COLUMNS = 1000

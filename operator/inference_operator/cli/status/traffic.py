@@ -10,12 +10,13 @@ from rich.text import Text
 
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.output import NOTHING, TABLES, Columns, dumped, first_of, shown
+from inference_operator.cli.output import NOTHING, TABLES, Columns, dumped, shown
 from inference_operator.cli.status.command import Reading, readings
 from inference_operator.cli.status.listing import check, nothing_found
-from inference_operator.cli.status.report import Traffic, status_report
+from inference_operator.cli.status.report import status_report
 from inference_operator.cli.status.screen import show, text_table, watch
 from inference_operator.kube.cluster import KubeCluster
+from inference_operator.sentences import first_of
 
 MOST_NAMES = 3
 
@@ -27,6 +28,7 @@ class TrafficRow:
     engines_ready: str
     requests_per_second: float | None
     running: int | None
+    """Requests at engines that are not in their queues: by the engines; else by the routers, which see no queue."""
     queued: int | None
     """Requests that wait: in routers, for an engine to start, and in the queues of engines."""
     ttft_p50_seconds: float | None
@@ -81,31 +83,21 @@ async def _rows(found: AsyncIterator[Reading]) -> AsyncIterator[Sequence[Traffic
 def traffic_row(now: LiveResource, before: LiveResource, *, elapsed: float, at: datetime) -> TrafficRow:
     report = status_report(now, at=at, before=before, elapsed=elapsed)
     traffic, loads = report.traffic, now.loads.values()
+    engines = [one.sample for one in now.samples.engines.values()]
+    in_routers = [traffic.queued, traffic.held] if traffic else []
     return TrafficRow(
         namespace=report.namespace,
         name=report.name,
         engines_ready=report.engines_ready,
         requests_per_second=traffic.per_second if traffic else None,
-        running=_running(traffic, now),
-        queued=_queued(traffic, now),
+        running=sum(one.running for one in engines) if engines else traffic.running if traffic else None,
+        queued=sum((*(one.waiting for one in engines), *in_routers)) if engines or traffic else None,
         ttft_p50_seconds=traffic.first_byte_half if traffic else None,
         ttft_p95_seconds=traffic.first_byte_most if traffic else None,
         tokens_per_second=_tokens_per_second(now, before, elapsed),
         kv_cache_usage=max((load.cache_usage for load in loads), default=None),
         no_traffic=report.no_traffic,
     )
-
-
-def _running(traffic: Traffic | None, now: LiveResource) -> int | None:
-    """Requests at engines that are not in their queues: by the engines; else by the routers, which see no queue."""
-    engines = [one.sample.running for one in now.samples.engines.values()]
-    return sum(engines) if engines else traffic.running if traffic else None
-
-
-def _queued(traffic: Traffic | None, now: LiveResource) -> int | None:
-    engines = [one.sample.waiting for one in now.samples.engines.values()]
-    routers = [traffic.queued, traffic.held] if traffic else []
-    return sum((*engines, *routers)) if engines or routers else None
 
 
 def _tokens_per_second(now: LiveResource, before: LiveResource, elapsed: float) -> float | None:

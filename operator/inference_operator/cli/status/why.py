@@ -65,8 +65,6 @@ def _engine(pod: PodView, now: LiveResource, limit: int | None) -> Iterator[str]
 
 _EXPECTED = {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
 """The status of conditions about which there is nothing to explain."""
-
-
 _FIRST = ("Stalled", "Reconciling")
 """Conditions whose messages say what is wrong and where; those of others follow from it."""
 
@@ -74,18 +72,14 @@ _FIRST = ("Stalled", "Reconciling")
 def _troubles(conditions: Sequence[Condition]) -> Iterator[str]:
     """The conditions that are not as they should be, those of one reason in one line, with what helps."""
     by_reason: dict[str, list[Condition]] = {}
-    for condition in sorted(filter(_is_wrong, conditions), key=lambda condition: condition.type not in _FIRST):
+    wrong = [one for one in conditions if one.status == "Unknown" or one.status != _EXPECTED.get(one.type, one.status)]
+    for condition in sorted(wrong, key=lambda condition: condition.type not in _FIRST):
         by_reason.setdefault(condition.reason, []).append(condition)
-    reasons = {str(reason): reason for reason in Reason}
     for reason, same in by_reason.items():
         messages = " ".join(dict.fromkeys(condition.message for condition in same))
         yield f"{', '.join(condition.type for condition in same)}: {reason}. {messages}"
-        if reason in reasons:
-            yield f"  What helps: {EXPLANATIONS[reasons[reason]].cure}"
-
-
-def _is_wrong(condition: Condition) -> bool:
-    return condition.status == "Unknown" or condition.status != _EXPECTED.get(condition.type, condition.status)
+        if reason in EXPLANATIONS:
+            yield f"  What helps: {EXPLANATIONS[Reason(reason)].cure}"
 
 
 MOST_DECISIONS = 20

@@ -8,6 +8,7 @@
 from collections.abc import Mapping
 
 from inference_operator.engines.vllm_image import version_of_image
+from inference_operator.sentences import first_of
 from inference_operator.text_tables import rows
 
 ADVISORIES_OF = "2026-11-27"
@@ -42,8 +43,7 @@ def notice_of_advisories(image: str) -> str:
     advisories = advisories_of(image)
     if not advisories:
         return ""
-    shown, more = advisories[:_SHOWN], len(advisories) - _SHOWN
     number = "a known vulnerability" if len(advisories) == 1 else f"{len(advisories)} known vulnerabilities"
-    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    names = first_of(advisories, _SHOWN)
     least = ".".join(map(str, max(MENDED)))
     return f"vLLM {version_of_image(image)} has {number}: {names}. Use an image of vLLM {least} or later."
