@@ -5,10 +5,13 @@ import argparse
 from inference_operator.cli.options import add_connection, add_key, add_output, number
 from inference_operator.cli.parser import examples
 
-MAX_CONCURRENCY, MOST_CONCURRENCY = 64, 512
-"""Default and limit of --max-concurrency: each request is a connection through the API server."""
-LEVEL_SECONDS = 20
-PROMPT_TOKENS, ANSWER_TOKENS = 256, 128
+NUMBERS = (
+    ("--max-concurrency", 64, number(1, 512), "most requests at once, up to 512; default 64"),
+    ("--seconds", 20, number(1, 3600), "of each level; default 20"),
+    ("--prompt-tokens", 256, number(1, 100_000), "about; default 256"),
+    ("--max-tokens", 128, number(2, 100_000), "of an answer; default 128"),
+)
+"""Options with their defaults. Each request is a connection through the API server, so they are few at once."""
 
 
 def add_arguments(bench: argparse.ArgumentParser) -> None:
@@ -28,20 +31,8 @@ def add_arguments(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("name", help="name of the InferenceDeployment")
     add_connection(bench)
     bench.add_argument("-y", "--yes", action="store_true", help="load the service without asking")
-    most, at_once = (
-        number(1, MOST_CONCURRENCY),
-        f"most requests at once, up to {MOST_CONCURRENCY}; default {MAX_CONCURRENCY}",
-    )
-    bench.add_argument("--max-concurrency", type=most, default=MAX_CONCURRENCY, metavar="N", help=at_once)
-    bench.add_argument(
-        "--seconds", type=number(1, 3600), default=LEVEL_SECONDS, metavar="N", help="of each level; default 20"
-    )
-    bench.add_argument(
-        "--prompt-tokens", type=number(1, 100_000), default=PROMPT_TOKENS, metavar="N", help="about; default 256"
-    )
-    bench.add_argument(
-        "--max-tokens", type=number(2, 100_000), default=ANSWER_TOKENS, metavar="N", help="of an answer; default 128"
-    )
+    for option, default, kind, words in NUMBERS:
+        bench.add_argument(option, type=kind, default=default, metavar="N", help=words)
     bench.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
     add_key(bench)
     add_output(bench)

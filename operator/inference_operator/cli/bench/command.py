@@ -11,7 +11,7 @@ from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.bench.levels import BenchLoad, BenchReport, LevelResult, at_once, goal_of
 from inference_operator.cli.chat.answers import AnswerBrokenError, AnswerRefusedError
 from inference_operator.cli.chat.client import refusal_words, served_model, service_client, service_key
-from inference_operator.cli.chat.command import cannot_answer
+from inference_operator.cli.chat.command import cannot_answer, no_ready_engine
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
 from inference_operator.cli.output import Columns, document, dumped, shown
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
     async def work(cluster: KubeCluster, live: Manifest) -> int:
         found = resource(live)
-        if problem := cannot_answer(found) or _nobody_serves(found):
+        if problem := cannot_answer(found) or ("" if found.status.ready_replicas else no_ready_engine(found.key.name)):
             raise RefusedError(problem)
         name = f"{found.key.namespace}/{found.key.name} ({counted(found.status.ready_replicas, 'engine')})"
         question = f"This loads {name} until its objective is broken. Its users get slower answers.\nGo on?"
@@ -35,11 +35,6 @@ def run(options: argparse.Namespace) -> int:
         return await _measure(cluster, found, options)
 
     return ClusterCommand(options).run_for(options.name, work)
-
-
-def _nobody_serves(found: Resource) -> str:
-    name = found.key.name
-    return "" if found.status.ready_replicas else f"{name} has no ready engine. `infd status {name}` shows the cause."
 
 
 async def _measure(cluster: KubeCluster, found: Resource, options: argparse.Namespace) -> int:
@@ -82,9 +77,7 @@ def _print(report: BenchReport, form: str) -> None:
         return
     if sys.stdout.isatty() and (text := plot(report, shutil.get_terminal_size().columns)):
         print(f"\n{text}")
-    print()
-    for line in verdict(report):
-        print(line)
+    print("", *verdict(report), sep="\n")
 
 
 COLUMNS: Columns[LevelResult] = {
@@ -125,11 +118,8 @@ def verdict(report: BenchReport) -> Iterator[str]:
 
 def plot(report: BenchReport, columns: int) -> str:
     """TTFT over the number of requests at once, with the objective; empty with one level."""
-    shown = [
-        (level.concurrency, level.ttft_objective_seconds)
-        for level in report.levels
-        if level.ttft_objective_seconds is not None
-    ]
+    times = ((level.concurrency, level.ttft_objective_seconds) for level in report.levels)
+    shown = [(at, seconds) for at, seconds in times if seconds is not None]
     if len(shown) < FEW_LEVELS:
         return ""
     figure = Figure()
@@ -142,8 +132,7 @@ def plot(report: BenchReport, columns: int) -> str:
     figure.register_label_formatter(int, _label)
     figure.plot([at for at, _ in shown], [seconds for _, seconds in shown])
     figure.plot([0, most], [report.objective.ttft] * 2)
-    drawn: str = figure.show()
-    lines = [line.replace("()", "").rstrip() for line in drawn.splitlines()]  # the labels of the axes
+    lines = [line.replace("()", "").rstrip() for line in figure.show().splitlines()]  # the labels of the axes
     goal = report.objective
     title = f"TTFT P{goal.percentile} in seconds over requests at once, and the objective of {goal.ttft:g} s:"
     return "\n".join((title, *lines))

@@ -185,8 +185,7 @@ class BenchLoad:
 
     async def levels(self, goal: LatencyGoal, most: int) -> AsyncIterator[LevelResult]:
         for concurrency in concurrencies(most):
-            result = await self._level(concurrency, goal.percentile)
-            yield result
+            yield (result := await self._level(concurrency, goal.percentile))
             if result.broken(goal):
                 return
 
@@ -206,7 +205,7 @@ class BenchLoad:
                     failures.append(str(error))
                     return  # more of them would only do harm
                 except AnswerBrokenError as error:
-                    failures.append(f"no answer: {error.cause}")
+                    failures.append(f"no answer: {error}")
                     return
 
         workers = [asyncio.ensure_future(one_after_the_other()) for _ in range(concurrency)]
@@ -218,10 +217,8 @@ class BenchLoad:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
-        seconds = min(self.seconds, time.monotonic() - begin)
-        return level_result(
-            concurrency, answers, failures=failures, begin=begin, seconds=seconds, percentile=percentile
-        )
+        took = min(self.seconds, time.monotonic() - begin)
+        return level_result(concurrency, answers, failures=failures, begin=begin, seconds=took, percentile=percentile)
 
     async def _answer(self, times: AnswerTimes) -> None:
         body = {

@@ -97,9 +97,7 @@ class AnswerRefusedError(Exception):
 
 
 class AnswerBrokenError(Exception):
-    def __init__(self, cause: str = "it ended") -> None:
-        super().__init__(cause)
-        self.cause = cause
+    """The connection ended before the answer did; the message says why."""
 
 
 @dataclass(slots=True)
@@ -161,12 +159,8 @@ class Conversation:
         given = {"model": self.model, "max_tokens": self.max_tokens, "temperature": self.temperature}
         common: Manifest = {name: value for name, value in given.items() if value is not None}
         common |= {"stream": True, "stream_options": {"include_usage": True}}  # ends with the number of its tokens
-        said = [*self._said(), ("user", question)]
+        turns = [one for asked, answered in self.turns for one in (("user", asked), ("assistant", answered))]
+        said = [*([("system", self.system)] if self.system else []), *turns, ("user", question)]
         if self.has_template:
             return CHAT_PATH, {**common, "messages": [{"role": role, "content": text} for role, text in said]}
         return COMPLETIONS_PATH, {**common, "prompt": "\n\n".join(text for _, text in said)}
-
-    def _said(self) -> Sequence[tuple[str, str]]:
-        system = [("system", self.system)] if self.system else []
-        turns = [one for asked, answered in self.turns for one in (("user", asked), ("assistant", answered))]
-        return [*system, *turns]

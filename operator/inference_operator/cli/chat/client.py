@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector
@@ -31,11 +32,10 @@ from inference_operator.cli.parser import EXIT_FORBIDDEN, EXIT_NOT_FOUND, Refuse
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import NoTargetError, PodPort, PortForward
-from inference_operator.manifest import MODEL_GATEWAY, SECRET, Manifest, Ref
+from inference_operator.manifest import MODEL_GATEWAY, SECRET, Ref
 from inference_operator.objects.names import GATEWAY, NAME_LABEL, ROUTER, is_role, selector_text
 from inference_operator.router.process import PORT
 from inference_operator.views.engine import engines_of
-from inference_operator.views.pod import PodView
 from inference_operator.views.raw import mapping
 
 ENGINE_PORT = "http"
@@ -49,11 +49,7 @@ async def service_client(
     cluster: KubeCluster, found: AnyResource, key: str, *, keeps_connections: bool = False
 ) -> AsyncIterator["ServiceClient"]:
     """A client of one service. Its requests may share connections: one that is idle for long may be dead."""
-
-    async def ready() -> Sequence[PodPort]:
-        return await _targets(cluster, found)
-
-    async with PortForward(cluster.api, found.key.namespace, ready) as forward:
+    async with PortForward(cluster.api, found.key.namespace, partial(ready_ports, cluster, found)) as forward:
         connector = UnixConnector(str(forward.path), limit=0, force_close=not keeps_connections)
         async with ClientSession(
             f"http://{found.key.name}",
@@ -77,7 +73,7 @@ class ServiceClient:
 
         Raises:
             AnswerRefusedError: the service refuses the request.
-            AnswerBrokenError: the connection ended before the answer did.
+            AnswerBrokenError: the connection broke.
             UsageError: there is no way to the service, with the cure.
         """
         while True:
@@ -120,24 +116,19 @@ class ServiceClient:
                 return RefusedError(f"No {part} of {namespace}/{name} is ready. `infd status {name}` shows the cause.")
             case ClusterError(cause=cause):
                 return AnswerBrokenError(cause)
-        return AnswerBrokenError()
+        return AnswerBrokenError("it ended")
 
 
-async def _targets(cluster: KubeCluster, found: AnyResource) -> Sequence[PodPort]:
-    """The ready routers; where none shall run, the engines."""
-    key, bypasses = found.key, _bypasses_routers(found)
-    component = GATEWAY if key.kind == MODEL_GATEWAY else ROUTER
-    labels = f"{NAME_LABEL}={key.name}" if bypasses else selector_text(key.name, component)
-    pods = await pods_of(cluster, key.namespace, labels)
-    return targets([pod for pod in pods if is_role(pod.component)] if bypasses else pods)
-
-
-def targets(pods: Sequence[PodView]) -> Sequence[PodPort]:
-    """The ports of the ready pods among routers or engines, which accept requests."""
-    able = [pod for pod in pods if pod.component in {ROUTER, GATEWAY} and pod.ready and not pod.terminating]
-    routers = [PodPort(pod.name, PORT) for pod in able]
-    engines = [one.leader for one in engines_of(pod for pod in pods if is_role(pod.component)) if one.is_serving]
-    return [*routers, *(PodPort(pod.name, pod.ports.get(ENGINE_PORT, 0)) for pod in engines)]
+async def ready_ports(cluster: KubeCluster, found: AnyResource) -> Sequence[PodPort]:
+    """Those of the ready routers; where none shall run, of the engines."""
+    key, component = found.key, GATEWAY if found.key.kind == MODEL_GATEWAY else ROUTER
+    if _bypasses_routers(found):
+        pods = await pods_of(cluster, key.namespace, f"{NAME_LABEL}={key.name}")
+        engines = engines_of(pod for pod in pods if is_role(pod.component))
+        leaders = [one.leader for one in engines if one.is_serving]
+        return [PodPort(pod.name, pod.ports.get(ENGINE_PORT, 0)) for pod in leaders]
+    routers = await pods_of(cluster, key.namespace, selector_text(key.name, component))
+    return [PodPort(pod.name, PORT) for pod in routers if pod.ready and not pod.terminating]
 
 
 def _bypasses_routers(found: AnyResource) -> bool:
@@ -214,10 +205,6 @@ async def _of_secret(cluster: KubeCluster, namespace: str, key_from: str) -> str
         ) from error
     if secret is None:
         raise UsageError(f"--key-from: there is no Secret `{name}` in the namespace `{namespace}`.", EXIT_NOT_FOUND)
-    return _value(secret, name, entry)
-
-
-def _value(secret: Manifest, name: str, entry: str) -> str:
     data = mapping(secret, "data")
     entries = [entry] if entry else sorted(data)
     if len(entries) != 1 or entries[0] not in data:

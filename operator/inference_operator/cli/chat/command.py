@@ -26,10 +26,10 @@ from inference_operator.cli.chat.answers import (
 from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_client, service_key
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.options import STDIN, file_text
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import MODEL_GATEWAY, Manifest, Ref
+from inference_operator.manifest import MODEL_GATEWAY, Manifest
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,7 +45,14 @@ def _run(options: argparse.Namespace, asked: "ResourceApi[Any, Any]", problem: C
 
     async def work(cluster: KubeCluster, live: Manifest) -> int:
         found = asked.parse(live)
-        return await _talk(cluster, found, options, question=question, problem=problem(found))
+        if why := problem(found):
+            raise RefusedError(why)
+        key = await service_key(cluster, found, options.key_from)
+        model = options.model or served_model(found)
+        conversation = Conversation(model, options.system, options.max_tokens, options.temperature)
+        async with service_client(cluster, found, key) as client:
+            session = ChatSession(client, cluster, found, conversation, options.timeout, options.waits or ChatWaits())
+            return await session.ask(question) if question else await talk(session)
 
     return ClusterCommand(options).run_for(options.name, work, asked.kind)
 
@@ -56,26 +63,12 @@ def no_pod_answers(found: AnyResource) -> str:
 
 
 def _question(options: argparse.Namespace) -> str:
+    """What to ask; empty where questions are typed."""
     is_dialogue = options.prompt is None and sys.stdin.isatty()
     question = "" if is_dialogue else (file_text(STDIN) if options.prompt is None else options.prompt).strip()
     if not question and not is_dialogue:
         raise UsageError('There is no question. Write it after the name: infd chat NAME "Hello"')
     return question
-
-
-async def _talk(
-    cluster: KubeCluster, found: AnyResource, options: argparse.Namespace, *, question: str, problem: str
-) -> int:
-    """Answer; with an empty question those that are typed. A problem says why nothing will answer."""
-    if problem:
-        print(harmless(problem), file=sys.stderr)
-        return EXIT_REFUSED
-    key = await service_key(cluster, found, options.key_from)
-    model, sampling = options.model or served_model(found), (options.max_tokens, options.temperature)
-    conversation = Conversation(model, options.system, *sampling)
-    async with service_client(cluster, found, key) as client:
-        session = ChatSession(client, cluster, found, conversation, options.timeout, options.waits or ChatWaits())
-        return await session.ask(question) if question else await talk(session)
 
 
 def cannot_answer(found: Resource) -> str:
@@ -91,6 +84,10 @@ def cannot_answer(found: Resource) -> str:
     if found.spec.autoscaling is None and found.spec.replicas == 0:
         return f"{name} has `replicas: 0`, so no engine will start. Start one: kubectl scale infd {name} --replicas=1"
     return ""
+
+
+def no_ready_engine(name: str) -> str:
+    return f"{name} has no ready engine. `infd status {name}` shows the cause."
 
 
 MAX_CONNECTIONS = 5
@@ -199,7 +196,7 @@ class ChatSession:
         if self._answer:
             return "The connection broke before the answer ended. Ask again to go on."
         name = self.found.key.name
-        return f"No answer: the connection to {name} breaks ({error.cause}). `infd status {name}` shows its routers."
+        return f"No answer: the connection to {name} breaks ({error}). `infd status {name}` shows its routers."
 
     async def _answered(self, question: str) -> AnswerTimes:
         path, body = self.conversation.request(question)
@@ -249,7 +246,7 @@ class ChatSession:
         key = self.found.key
         api = MODEL_GATEWAY_API if key.kind == MODEL_GATEWAY else INFERENCE_DEPLOYMENT_API
         with suppress(ClusterError):
-            live = await self.cluster.get(Ref(key.kind, key.namespace, key.name))
+            live = await self.cluster.get(key.ref)
             return api.parse(live) if live else None
         return None
 

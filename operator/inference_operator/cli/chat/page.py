@@ -22,7 +22,7 @@ from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import Manifest, Ref
+from inference_operator.manifest import Manifest
 
 HOST = "127.0.0.1"
 BODY_BYTES = 2**20
@@ -101,7 +101,7 @@ class Page:
     async def _on_state(self, _: web.Request) -> web.Response:
         key, engines, message = self._found.key, 0, "It was deleted."
         try:
-            if live := await self._cluster.get(Ref(key.kind, key.namespace, key.name)):
+            if live := await self._cluster.get(key.ref):
                 status = resource(live).status
                 engines, message = status.ready_replicas, status.message or ""
         except ClusterError as error:

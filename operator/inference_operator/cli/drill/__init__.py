@@ -56,7 +56,7 @@ def _add_load(drill: argparse.ArgumentParser) -> None:
     words = f"which; default: all you may cause, of {', '.join(DRILLED)}"
     drill.add_argument("--faults", type=_faults, metavar="FAULT,…", help=words)
     words = f"requests per second; default {RATE:g}, or half of what one engine carries if that is less"
-    drill.add_argument("--rate", type=amount(MOST_RATE, is_positive=True), metavar="N", help=words)
+    drill.add_argument("--rate", type=amount(100.0, is_positive=True), metavar="N", help=words)
     drill.add_argument("--seed", type=int, metavar="N", help="of the order of faults; default: random")
     drill.add_argument("-y", "--yes", action="store_true", help="begin without asking")
     words = "also faults that interrupt the service or let requests wait"
@@ -68,9 +68,6 @@ def _add_load(drill: argparse.ArgumentParser) -> None:
     drill.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
     add_key(drill)
     add_output(drill)
-
-
-MOST_RATE = 100.0
 
 
 def _faults(text: str) -> tuple[Fault, ...]:

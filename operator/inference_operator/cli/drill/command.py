@@ -6,10 +6,11 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from random import Random, SystemRandom
 from textwrap import TextWrapper
@@ -18,10 +19,9 @@ from aiohttp import BaseConnector, ClientError, UnixConnector
 
 from inference_operator.api.model_gateway import ModelGatewaySpec
 from inference_operator.api.resource import Resource, resource
-from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.cli.chat.client import served_model, service_key, targets
-from inference_operator.cli.chat.command import cannot_answer
+from inference_operator.cli.chat.client import ready_ports, served_model, service_key
+from inference_operator.cli.chat.command import cannot_answer, no_ready_engine
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
 from inference_operator.cli.drill import DRILLED, RATE
 from inference_operator.cli.drill.faults import DrilledService, NotHealedError, ObstacleError, Pods, obstacle
@@ -45,10 +45,10 @@ from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
 from inference_operator.cli.plan.cluster import operators
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.kube.port_forward import PodPort, PortForward
+from inference_operator.kube.port_forward import PortForward
 from inference_operator.kube.proxy import in_cluster
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.objects.names import GATEWAY, NAME_LABEL, ROUTER, answers_clients, component_of, is_role
+from inference_operator.objects.names import NAME_LABEL, ROUTER, answers_clients, component_of
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.router.waiting import COLD_START_STEPS
 from inference_operator.sizing.serving import Load as MeanLoad
@@ -84,21 +84,19 @@ def run(options: argparse.Namespace) -> int:
     )
 
 
-class _ended_by_signals:  # noqa: N801 - a context manager
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
     """A closed terminal and a SIGTERM end the work as Ctrl-C does, with what it takes back."""
-
-    _SIGNALS = (signal.SIGHUP, signal.SIGTERM)
-
-    def __enter__(self) -> None:
-        task = asyncio.current_task()
-        for number in self._SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel if task else lambda: None)
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        for number in self._SIGNALS:
-            asyncio.get_running_loop().remove_signal_handler(number)
-        if isinstance(error, asyncio.CancelledError):
-            raise KeyboardInterrupt from error
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel if task else lambda: None)
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+    finally:
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            loop.remove_signal_handler(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +161,7 @@ async def _drill(cluster: KubeCluster, live: Manifest, options: argparse.Namespa
     )
     pods = await service.pods()
     if not pods.serving:
-        name = found.key.name
-        raise RefusedError(f"{name} has no ready engine. `infd status {name}` shows the cause.")
+        raise RefusedError(no_ready_engine(found.key.name))
     faults, skipped = [], []
     for fault in options.faults or DRILLED:
         why = no_gateway if fault is Fault.ROLL_GATEWAY else ""
@@ -349,13 +346,7 @@ class _Drill:
             yield url.rstrip("/").removesuffix("/v1"), tcp
             return
 
-        async def ready() -> Sequence[PodPort]:
-            if gateway:
-                return targets((await self.service.pods()).gateways)
-            pods = [pod for pod in (await self.service.pods()).all if pod.component != GATEWAY]
-            bypasses = isinstance(found.spec, Spec) and found.spec.router.strategy is RouterStrategy.EXTERNAL
-            return targets([pod for pod in pods if bypasses or not is_role(pod.component)])
-
+        ready = partial(ready_ports, self.cluster, gateway or found)
         async with PortForward(self.cluster.api, found.key.namespace, ready, lists_each_time=True) as forward:
 
             def connectors(_: bool) -> BaseConnector:  # noqa: FBT001 - a `Connectors`
@@ -370,9 +361,8 @@ class _Drill:
 
     async def _look_once(self, phase: LoadPhase) -> None:
         new, self.seen = phase.answers[self.seen :], len(phase.answers)
-        self.unlogged |= {
-            one.request_id for one in new if one.request_id and (one.status or 0) >= HTTPStatus.BAD_REQUEST
-        }
+        failed = (one for one in new if (one.status or 0) >= HTTPStatus.BAD_REQUEST)
+        self.unlogged |= {one.request_id for one in failed if one.request_id}
         if not self.unlogged:
             return
         key = self.intent.found.key
@@ -380,9 +370,8 @@ class _Drill:
             pods = await self.service.pods()
             for pod in (*pods.routers, *pods.gateways):
                 path = f"{Ref(POD, key.namespace, pod.name).path}/log"
-                text = await self.cluster.api.text(
-                    path, POD, query={"container": ROUTER, "sinceSeconds": str(LOG_SECONDS)}
-                )
+                query = {"container": ROUTER, "sinceSeconds": str(LOG_SECONDS)}
+                text = await self.cluster.api.text(path, POD, query=query)
                 self.unlogged = {one for one in self.unlogged if one not in text}
         except ForbiddenError:
             self.logs = "the IDs of errors in routers' logs, which needs the right to get pods/log"

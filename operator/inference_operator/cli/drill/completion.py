@@ -185,15 +185,14 @@ class _Reading:
 async def _read(response: aiohttp.ClientResponse, question: Question) -> _Reading:
     reading = _Reading()
     try:
-        await (_streamed(response, reading.add) if question.streamed else _plain(response, reading.add))
+        if question.streamed:
+            await _streamed(response, reading.add)
+        else:
+            reading.add(await response.read())
     except ValueError as error:  # aiohttp's, of a line without an end
         raise _BrokenError(str(error)) from error
     reading.check(question)
     return reading
-
-
-async def _plain(response: aiohttp.ClientResponse, add: Callable[[bytes], None]) -> None:
-    add(await response.read())
 
 
 async def _streamed(response: aiohttp.ClientResponse, add: Callable[[bytes], None]) -> None:

@@ -67,7 +67,7 @@ Connectors = Callable[[bool], aiohttp.BaseConnector]
 
 
 def tcp(kept: bool) -> aiohttp.BaseConnector:  # noqa: FBT001 - a `Connectors`
-    return aiohttp.TCPConnector(limit=0) if kept else aiohttp.TCPConnector(limit=0, force_close=True)
+    return aiohttp.TCPConnector(limit=0, force_close=not kept)
 
 
 @dataclass(eq=False)

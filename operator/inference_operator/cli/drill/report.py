@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from inference_operator.api.json_names import json_name
@@ -15,6 +15,8 @@ from inference_operator.cli.parser import UsageError, harmless
 FORM = 2
 MEDIAN, TAIL = 0.5, 0.99
 NO_FAULT = "no fault"
+SHOWN = 20
+"""Lost requests on the page; the JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,9 @@ class FaultRecord:
     @property
     def noticed(self) -> float:
         return self.begin if self.gone is None else self.gone
+
+    def meets(self, answer: CheckedAnswer) -> bool:
+        return self.begin <= answer.ended and answer.started <= self.end
 
     def since(self, origin: float) -> "FaultRecord":
         gone = None if self.gone is None else self.gone - origin
@@ -76,9 +81,8 @@ def report_of(text: str) -> DrillReport:
         if raw["form"] != FORM:
             raise UsageError(f"--judge: this report has the form {raw['form']}, and this release judges {FORM}.")
         raw["limits"] = _value(Limits, raw["limits"])
-        raw["answers"] = [
-            _value(CheckedAnswer, {**one, "loss": one["loss"] and Loss(one["loss"])}) for one in raw["answers"]
-        ]
+        answers = [{**one, "loss": one["loss"] and Loss(one["loss"])} for one in raw["answers"]]
+        raw["answers"] = [_value(CheckedAnswer, one) for one in answers]
         raw["faults"] = [_value(FaultRecord, {**one, "fault": Fault(one["fault"])}) for one in raw["faults"]]
         raw["skipped"] = [_value(Skipped, {**one, "fault": Fault(one["fault"])}) for one in raw["skipped"]]
         raw.pop("verdict", None)
@@ -120,7 +124,7 @@ class Span:
 class Verdict:
     requests: int
     rejected: int
-    findings: Sequence[LostRequest] = field(default_factory=tuple)
+    findings: Sequence[LostRequest] = ()
     gap: float = 0.0
     """The longest time without a right answer."""
     spans: Sequence[Span] = ()
@@ -144,7 +148,7 @@ def verdict(report: DrillReport) -> Verdict:
 
 def _findings(report: DrillReport, answers: Sequence[CheckedAnswer]) -> Iterator[LostRequest]:
     for one in answers:
-        during = _during(report, one)
+        during = next((fault for fault in reversed(report.faults) if fault.meets(one)), None)
         fault, begin = (during.fault, during.noticed) if during else (None, None)
         is_told = bool(one.request_id) and one.request_id not in report.unlogged
         if one.loss:
@@ -166,19 +170,13 @@ def _cause(answer: CheckedAnswer, report: DrillReport) -> str:
     return f"{answer.loss}{status}{unlogged} {answer.request_id} {' '.join(answer.detail.split())}".strip()
 
 
-def _during(report: DrillReport, answer: CheckedAnswer) -> FaultRecord | None:
-    found = [one for one in report.faults if one.begin <= answer.ended and answer.started <= one.end]
-    return found[-1] if found else None
-
-
 def _spans(report: DrillReport, answers: Sequence[CheckedAnswer]) -> Iterator[Span]:
     last = max((one.ended for one in answers), default=0.0)
     first = min((one.begin for one in report.faults), default=last)
     healed = max((one.end for one in report.faults), default=last)
     yield _span("before", 0.0, first, [one for one in answers if one.ended < first])
     for fault in report.faults:
-        among = [one for one in answers if fault.begin <= one.ended and one.started <= fault.end]
-        yield _span(fault.fault, fault.begin, fault.end, among)
+        yield _span(fault.fault, fault.begin, fault.end, list(filter(fault.meets, answers)))
     if report.faults:
         yield _span("after", healed, max(last, healed), [one for one in answers if one.started > healed])
 
@@ -192,21 +190,13 @@ def _span(name: str, begin: float, end: float, answers: Sequence[CheckedAnswer])
 def unseen(report: DrillReport) -> Sequence[Fault]:
     """The faults during which no request was answered or lost: they prove nothing. A 429 has reached no engine."""
     seen = [one for one in report.answers if not one.rejected]
-    return [
-        fault.fault
-        for fault in report.faults
-        if not any(fault.begin <= one.ended and one.started <= fault.end for one in seen)
-    ]
+    return [fault.fault for fault in report.faults if not any(map(fault.meets, seen))]
 
 
 def is_proven(report: DrillReport, judged: Verdict) -> bool:
     """Whether requests went on during each fault, none was lost beyond the promises, and each fault healed."""
     healed = report.faults and not any(one.problem for one in report.faults)
     return bool(healed) and not judged.beyond and not unseen(report)
-
-
-SHOWN = 20
-"""Lost requests on the page; the JSON has all."""
 
 
 def page(report: DrillReport, judged: Verdict, columns: int) -> Iterator[str]:
