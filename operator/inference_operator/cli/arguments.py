@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Spec
 from inference_operator.cli.parser import UsageError
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, declared_offer
@@ -50,9 +48,3 @@ def hub_model(
     from inference_operator.model_files.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
 
     return inspect_hub(source.repository, revision, allow_pickle=allow_pickle, file=source.file)
-
-
-def model_of_spec(spec: Spec | Refusal, revision: str | None, settings: Settings) -> InspectionResult | None:
-    if isinstance(spec, Refusal):
-        return None
-    return hub_model(spec.model.source, revision, settings, allow_pickle=spec.model.allow_pickle)

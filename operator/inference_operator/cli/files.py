@@ -27,8 +27,10 @@ def documents(names: Sequence[str]) -> Sequence[Manifest]:
 
 
 def read_objects(name: str) -> Sequence[Manifest]:
-    files = _files(Path(name)) if name != STDIN else [Path(name)]
-    return [document for file in files for document in _objects(file)]
+    path = Path(name)
+    is_folder = name != STDIN and path.is_dir()
+    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES) if is_folder else [path]
+    return [document for file in files for document in _objects(str(file))]
 
 
 def _of_name(name: str) -> Sequence[Manifest]:
@@ -42,14 +44,10 @@ def _of_name(name: str) -> Sequence[Manifest]:
     raise UsageError(f"{label}: contains no {KIND} of {API_VERSION}.{content}")
 
 
-def _files(path: Path) -> Sequence[Path]:
-    return sorted(file for file in path.iterdir() if file.suffix in SUFFIXES) if path.is_dir() else [path]
-
-
-def _objects(path: Path) -> Sequence[Manifest]:
-    label = "standard input" if str(path) == STDIN else str(path)
+def _objects(path: str) -> Sequence[Manifest]:
+    label = "standard input" if path == STDIN else path
     try:
-        return [item for document in yaml.safe_load_all(file_text(str(path))) for item in _listed(document)]
+        return [item for document in yaml.safe_load_all(file_text(path)) for item in _listed(document)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         position = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -96,11 +94,9 @@ def with_quoted_numbers(parsed: Spec | Refusal, spec: object) -> Spec | Refusal:
         Spec.model_validate_json(json.dumps(spec, default=str), strict=True)
     except ValidationError as error:
         texts = [each for each in error.errors(include_url=False) if isinstance(each["input"], str)]
-        quoted = [each for each in map(field_error, causes(texts)) if (each.problem, each.cure) in _QUOTED]
+        mistakes = map(field_error, causes(texts))
+        quoted = [each for each in mistakes if (each.problem, each.cure) in (BOOLEAN, INTEGER, NUMBER)]
         fields = {each.field for each in quoted}
         others = parsed.mistakes if isinstance(parsed, Refusal) else ()
         return all_of([*quoted, *(each for each in others if each.field not in fields)]) if quoted else parsed
     return parsed
-
-
-_QUOTED = (BOOLEAN, INTEGER, NUMBER)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.arguments import model_of_spec
+from inference_operator.cli.arguments import hub_model
 from inference_operator.cli.files import stored, with_quoted_numbers
-from inference_operator.cli.options import file_text
+from inference_operator.cli.options import DEFAULT_NAMESPACE, file_text
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
@@ -29,25 +29,19 @@ UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 """Placeholder for the uid that the API server assigns on creation."""
 
 
-NOT_INSPECTED = (
-    "its model's files were not read, and the catalogue does not have it. In a cluster a Job reads them; here, give the"
-    " output of `infd inspect -o json` with `--model FILE`."
-)
-
-PAUSED = "spec.paused: is true, so no objects would be created. Set it to false, or remove it."
-
-
 def why_nothing(result: Outcome) -> str:
     match result:
         case Paused():
-            return PAUSED
+            return "spec.paused: is true, so no objects would be created. Set it to false, or remove it."
         case NeedsInspection():
-            return NOT_INSPECTED
+            return (
+                "its model's files were not read, and the catalogue does not have it. In a cluster a Job reads them;"
+                " here, give the output of `infd inspect -o json` with `--model FILE`."
+            )
         case Refused(refusal=refusal):
             hint = " On the command line, declare GPUs with `--gpu L4:4`."
             return refusal.message + hint * (refusal.reason is Reason.NO_SUITABLE_GPU)
-        case _:
-            return ""
+    return ""
 
 
 def model_of(path: str | None) -> Entry | None:
@@ -71,15 +65,18 @@ def offline_inputs(
     stored_models: Mapping[Ref, Manifest] | None = None,
 ) -> Inputs:
     """The inputs of the pipeline for a new resource; without a model, the hub is asked, then the catalogue."""
-    spec = stored(document.get("spec"))
-    new = resource({"spec": spec, "metadata": {**_NEW, **mapping(document, "metadata")}})
-    new = replace(new, spec=with_quoted_numbers(new.spec, spec))
-    engine = engines[engines.default]
+    raw = stored(document.get("spec"))
+    metadata = {"namespace": DEFAULT_NAMESPACE, "uid": UNKNOWN_UID, "generation": 1, **mapping(document, "metadata")}
+    new = resource({"spec": raw, "metadata": metadata})
+    spec = with_quoted_numbers(new.spec, raw)
+    new, engine = replace(new, spec=spec), engines[engines.default]
     children = _inspected(new, model, stored_models or {}, engine)
-    if not children:
-        found = model_of_spec(new.spec, _revision(new, engine), settings)
+    if not (children or isinstance(spec, Refusal)):
+        asked, revision = spec.model, _revision(new, engine)
+        found = hub_model(asked.source, revision, settings, allow_pickle=asked.allow_pickle)
         if isinstance(found, Failure):
-            new, settings = _unread(new, found), settings.model_copy(update={"model_inspection": WHEN_UNKNOWN})
+            new = _unread(new, found)
+            settings = settings.model_copy(update={"model_inspection": ModelInspection.WHEN_UNKNOWN})
         children = _inspected(new, found if isinstance(found, Entry) else None, {}, engine)
     return Inputs(
         resource=new,
@@ -92,9 +89,6 @@ def offline_inputs(
         jobs=False,
         unavailable_kinds=dict.fromkeys((COSCHEDULING_GROUP, VOLCANO_GROUP), "no cluster was asked."),
     )
-
-
-WHEN_UNKNOWN = ModelInspection.WHEN_UNKNOWN
 
 
 def _unread(new: Resource, failure: Failure) -> Resource:
@@ -118,9 +112,6 @@ def _inspected(
     record = model_record(new.spec.model, _revision(new, engine), owner=new.owner)
     found = record.manifest(model) if model else stored_models.get(record.ref)
     return {record.ref: found} if found else {}
-
-
-_NEW: Manifest = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}
 
 
 def name_of(document: Manifest) -> str:

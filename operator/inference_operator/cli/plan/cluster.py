@@ -51,7 +51,9 @@ def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
         plans: dict[tuple[str, str], dict[str, PinnedPlan]] = {}
         for workload in reversed(newest_first(engines)):
             if plan := PLAN_ANNOTATION.read(workload):
-                plans.setdefault(_owner(workload), {})[component_of(workload)] = plan
+                metadata = workload["metadata"]
+                owner = metadata.get("namespace", ""), (metadata.get("labels") or {}).get(NAME_LABEL, "")
+                plans.setdefault(owner, {})[component_of(workload)] = plan
         gpus = [view for view in views if has_gpus(view)]
         models = {Ref.of(result): result for result in results}
         return LiveState(gpus, models, plans, await operators(cluster) or ())
@@ -70,11 +72,6 @@ async def _allowed(cluster: KubeCluster, kind: Kind, labels: str, otherwise: str
     except ForbiddenError as error:
         print(harmless(f"--cluster: {error.cause}. {otherwise}"), file=sys.stderr)
         return []
-
-
-def _owner(workload: Manifest) -> tuple[str, str]:
-    metadata = workload["metadata"]
-    return metadata.get("namespace", ""), (metadata.get("labels") or {}).get(NAME_LABEL, "")
 
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -34,9 +34,9 @@ HEAD = ("NAME", "GPU", "TENSOR", "PIPELINE", "GPUS", "CONTEXT", "SEQS", "USED", 
 @dataclass(frozen=True, slots=True)
 class Planning:
     name: str
-    refused: bool
     message: str
-    plan: Plan | None
+    plan: Plan | None = None
+    """None: it is refused."""
     model: str = ""
     rights: tuple[Requirement, ...] = ()
     mistakes: tuple[Refusal, ...] = ()
@@ -55,7 +55,7 @@ class Planning:
         return {
             **({"namespace": namespace} if namespace else {}),
             "name": name,
-            "planned": not self.refused,
+            "planned": self.plan is not None,
             "message": self.message,
             "model": self.model,
             **{name: value for name, value in optional.items() if value},
@@ -83,8 +83,7 @@ def run(options: argparse.Namespace) -> int:
         if options.gpu or options.model:
             raise UsageError("--diff takes GPUs and models from the cluster: leave out --gpu and --model.")
         return run_diff(options)
-    settings = settings_with(options.gpu)
-    cluster = LiveState()
+    settings, cluster = settings_with(options.gpu), LiveState()
     if options.cluster:
         from inference_operator.cli.plan.cluster import cluster_of_kubeconfig  # noqa: PLC0415 - only with a cluster
 
@@ -98,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
         plannings.append(_planning(document, inputs, engines.option_classes, cluster.plans_of(document)))
     lines = _lines(plannings, verbose=options.verbose)
     print_found([planning.document() for planning in plannings], options.output, lines)
-    refused = [planning for planning in plannings if planning.refused]
+    refused = [planning for planning in plannings if planning.plan is None]
     for planning in refused if options.output == "table" else ():
         print(harmless(f"{planning.name}: {planning.message}"), file=sys.stderr)
     return EXIT_REFUSED if refused else 0
@@ -110,20 +109,17 @@ def _planning(
     name, result = name_of(document), outcome(inputs)
     if not isinstance(result, Planned):
         mistakes = result.refusal.mistakes if isinstance(result, Refused) else ()
-        return Planning(name, refused=True, message=why_nothing(result), plan=None, mistakes=mistakes)
+        return Planning(name, why_nothing(result), mistakes=mistakes)
     status = report(inputs, result, []).status
-    sized = status.condition(ConditionType.SIZED)
-    model = status.condition(ConditionType.MODEL_RESOLVED)
-    messages = [each.message if each else "" for each in (sized, model)]
+    conditions = map(status.condition, (ConditionType.SIZED, ConditionType.MODEL_RESOLVED))
+    message, model = (each.message if each else "" for each in conditions)
     asked = stored(document["spec"])
-    rights = required_rights(asked, options) if isinstance(asked, dict) else ()
     return Planning(
         name,
-        refused=False,
-        message=messages[0],
-        plan=result.plan.plan,
-        model=messages[1],
-        rights=rights,
+        message,
+        result.plan.plan,
+        model,
+        rights=required_rights(asked, options) if isinstance(asked, dict) else (),
         engine=result.plan.engine,
         notices={
             "change": "; ".join(filter(None, (_change(live.get(role.name), role.plan) for role in result.roles))),
@@ -153,36 +149,30 @@ def _sizes(plan: Plan) -> str:
 def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
     yield from table([HEAD, *(_row(planning) for planning in plannings)])
     for planning in plannings:
-        if not planning.refused:
-            yield f"{planning.name}: {planning.message}"
-            yield from (f"{planning.name}: {notice}" for notice in planning.notices.values() if notice)
-            yield from _slots(planning)
-            yield from _rights(planning)
-        if verbose and planning.plan:
-            yield f"{planning.name}: {planning.model}"
-            if planning.plan.runner_up:
-                yield f"{planning.name}: runner-up: {planning.plan.runner_up}"
-            yield from _memory(planning.name, planning.plan)
+        if plan := planning.plan:
+            yield from (f"{planning.name}: {line}" for line in _said(planning, plan, verbose=verbose))
+            if verbose:
+                yield from _memory(planning.name, plan)
 
 
-def _slots(planning: Planning) -> Iterator[str]:
-    plan = planning.plan
-    if plan is None or not plan.adapter_slots:
-        return
-    price = f", of {plan.adapter_slot_gib:g} GiB each on each GPU" if plan.adapter_slot_gib and plan.gpu else ""
-    yield (
-        f"{planning.name}: {plan.adapter_slots} slots for adapters of rank {plan.adapter_rank} or less{price}; a larger"
-        " adapter, another number of slots, and the first and the last adapter restart the engines"
-    )
-
-
-def _rights(planning: Planning) -> Iterator[str]:
-    """One line for each right that the writer needs, with the fields that require it."""
+def _said(planning: Planning, plan: Plan, *, verbose: bool) -> Iterator[str]:
+    yield planning.message
+    yield from filter(None, planning.notices.values())
+    if plan.adapter_slots:
+        price = f", of {plan.adapter_slot_gib:g} GiB each on each GPU" if plan.adapter_slot_gib and plan.gpu else ""
+        yield (
+            f"{plan.adapter_slots} slots for adapters of rank {plan.adapter_rank} or less{price}; a larger adapter,"
+            " another number of slots, and the first and the last adapter restart the engines"
+        )
     fields: dict[str, list[str]] = {}
     for need in planning.rights:
         fields.setdefault(" or ".join(map(str, need.any_of)), []).append(need.field)
     for rights, asking in fields.items():
-        yield f"{planning.name}: who applies it needs the right to {rights}, for {', '.join(asking)}"
+        yield f"who applies it needs the right to {rights}, for {', '.join(asking)}"
+    if verbose:
+        yield planning.model
+        if plan.runner_up:
+            yield f"runner-up: {plan.runner_up}"
 
 
 def _row(planning: Planning) -> Sequence[str]:

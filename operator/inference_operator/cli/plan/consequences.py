@@ -66,11 +66,10 @@ class RoleConsequence:
 
     @property
     def _requests(self) -> str:
-        match self.requests:
-            case value if value == NO_LOSS:
-                return "No request is lost."
-            case value if value == HELD:
-                return f"No engine answers in between: routers hold requests for up to {self.held_seconds} s."
+        if self.requests == NO_LOSS:
+            return "No request is lost."
+        if self.requests == HELD:
+            return f"No engine answers in between: routers hold requests for up to {self.held_seconds} s."
         if not self.held_seconds:
             return "No engine answers in between, and no router holds requests: they are refused."
         length = f" of {self.start_seconds:,.0f} s" if self.start_seconds else " of unknown length"
@@ -129,9 +128,10 @@ def _of_role(before: Inputs, role: Role, held: int) -> RoleConsequence:
     rollout = role.change.rollout if old else None
     surges = rollout is not None and rollout.strategy is RolloutStrategy.SURGE
     start = start_seconds(before.resource.status.autoscaling, engines)
-    ready = sum(one.is_serving for one in engines)
     is_external = role.context.spec.stated.router.strategy is RouterStrategy.EXTERNAL
     holds = 0 if is_external else held
+    is_held = start is not None and start <= holds
+    stays = not rollout or surges or sum(one.is_serving for one in engines) > 1
     return RoleConsequence(
         name=role.name,
         engines_before=live.desired,
@@ -143,15 +143,9 @@ def _of_role(before: Inputs, role: Role, held: int) -> RoleConsequence:
         strategy=str(rollout.strategy) if rollout else "",
         why=WHY[rollout.why].removeprefix("because ") if rollout else "",
         start_seconds=start,
-        requests=_fate(ready, start, holds, surges=surges) if rollout else NO_LOSS,
+        requests=NO_LOSS if stays else HELD if is_held else UNANSWERED,
         held_seconds=holds,
     )
-
-
-def _fate(ready: int, start: float | None, holds: int, *, surges: bool) -> str:
-    if surges or ready > 1:
-        return NO_LOSS
-    return HELD if start is not None and start <= holds else UNANSWERED
 
 
 def _routers(before: Inputs, predicted: Prediction) -> str:

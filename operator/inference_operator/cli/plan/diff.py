@@ -19,7 +19,7 @@ from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_FORBIDDEN, EXIT_REFUSED, UsageError, harmless
 from inference_operator.cli.plan.cluster import found_settings, stored_edit
 from inference_operator.cli.plan.consequences import Consequences, consequences
-from inference_operator.cli.plan.prediction import PredictedWrite, Prediction, live_inputs, predicted
+from inference_operator.cli.plan.prediction import PredictedWrite, live_inputs, predicted
 from inference_operator.cli.status.screen import show
 from inference_operator.controller.cluster import ForbiddenError, RejectedError
 from inference_operator.controller.drift import drifts
@@ -32,7 +32,10 @@ from inference_operator.pipeline.outcomes import NeedsInspection, Refused
 from inference_operator.sentences import counted
 from inference_operator.views.raw import mapping
 
-MOST_FIELDS = 12
+MOST_FIELDS, MOST_CHARACTERS = 12, 60
+"""Of an object that are shown, and of a value."""
+_OWN = ".annotations.inference-operator.dev/"
+"""Part of the paths of annotations that record decisions: they repeat what the specification says."""
 CREATE, CHANGE, DELETE = "create", "change", "delete"
 MARKS = {CREATE: ("+", "green"), CHANGE: ("~", "yellow"), DELETE: ("-", "red")}
 CURE = (
@@ -102,10 +105,13 @@ def run_diff(options: argparse.Namespace) -> int:
         return [await difference(cluster, _with_namespace(one, namespace), engines) for one in found]
 
     differences = ClusterCommand(options, cure=CURE).run(work)
-    if options.output == "table":
-        _show(differences)
-    else:
+    if options.output != "table":
         print(dumped([one.document() for one in differences], options.output))
+    for one in differences if options.output == "table" else ():
+        if one.refusal:
+            print(harmless(f"{one.namespace}/{one.name}: {one.refusal}"), file=sys.stderr)
+        else:
+            show(screen(one))
     return EXIT_REFUSED if any(one.refusal for one in differences) else 0
 
 
@@ -139,10 +145,11 @@ async def difference(
     before, notes = await live_inputs(cluster, live or edited, settings, engines, now=cluster.api.clock.now())
     after, is_paused = _unpaused(replace(before, resource=resource(edited)))
     found, assumed = await predicted(cluster, after)
+    refusal = found.outcome.refusal.message if isinstance(found.outcome, Refused) else ""
     return Difference(
         namespace,
         name,
-        refusal=_refusal(found),
+        refusal=f"The operator refuses it: {refusal} What runs stays." if refusal else "",
         is_new=live is None,
         is_paused=is_paused,
         changes=tuple(map(_change, found.writes)),
@@ -161,11 +168,6 @@ def _unpaused(inputs: Inputs) -> tuple[Inputs, bool]:
     return replace(inputs, resource=replace(inputs.resource, spec=running)), True
 
 
-def _refusal(found: Prediction) -> str:
-    refusal = found.outcome.refusal.message if isinstance(found.outcome, Refused) else ""
-    return f"The operator refuses it: {refusal} What runs stays." if refusal else ""
-
-
 def _change(write: PredictedWrite) -> ObjectChange:
     kind, name = write.ref.kind.name, write.ref.name
     if write.live is None or write.desired is None:
@@ -173,21 +175,12 @@ def _change(write: PredictedWrite) -> ObjectChange:
     return ObjectChange(CHANGE, kind, name, tuple(changed_fields(write.live, write.desired)))
 
 
-def _show(differences: Sequence[Difference]) -> None:
-    for one in differences:
-        if one.refusal:
-            print(harmless(f"{one.namespace}/{one.name}: {one.refusal}"), file=sys.stderr)
-        else:
-            show(screen(one))
-
-
 def screen(shown: Difference) -> Group:
     return Group(*_lines(shown))
 
 
 def _lines(shown: Difference) -> Iterator[RenderableType]:
-    number = len(shown.changes)
-    count = counted(number, "object") if number else "nothing"
+    count = counted(len(shown.changes), "object") if shown.changes else "nothing"
     new = " (new)" if shown.is_new else ""
     yield Text(f"{shown.namespace}/{shown.name}{new}: the operator would write {count}.", style="bold")
     for one in shown.changes:
@@ -201,10 +194,6 @@ def _lines(shown: Difference) -> Iterator[RenderableType]:
     paused = (PAUSED,) if shown.is_paused and shown.changes else ()
     yield from (Text(one) for one in (*paused, *shown.consequences.sentences(), *waits))
     yield from (Text(f"Assumed: {one}", style="dim") for one in shown.notes)
-
-
-_OWN = ".annotations.inference-operator.dev/"
-"""Part of the paths of annotations that record decisions: they repeat what the specification says."""
 
 
 def changed_fields(live: Manifest, desired: Manifest) -> list[FieldChange]:
@@ -241,6 +230,3 @@ def _text(value: object) -> str:
         return str(value).lower()
     text = str(value) if isinstance(value, str | int | float) else ""
     return "" if "\n" in text else text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
-
-
-MOST_CHARACTERS = 60

@@ -5,7 +5,7 @@ is left to write. Pods and Jobs stand still meanwhile: what follows only once a 
 predicted.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -148,14 +148,10 @@ async def live_inputs(
         raise UsageError(f"{key} is being deleted.")
     if not operator.settings.namespaces and inputs.leaving is None:
         inputs = replace(inputs, leaving={})  # the operator sees the nodes, also where the user may not
-    shared = replace(inputs.shared, fleet=Fleet(is_stopped=_waits_for_turn(inputs)))
-    return replace(inputs, shared=shared), tuple(notes)
-
-
-def _waits_for_turn(inputs: Inputs) -> bool:
-    """Whether the operator holds a change of its settings here: nothing else is known of the other resources."""
+    # Whether the operator holds a change of its settings here: nothing else is known of the other resources.
     renewed = inputs.resource.status.condition(ConditionType.RENEWED)
-    return renewed is not None and renewed.reason == Reason.WAITING_FOR_TURN
+    waits_for_turn = renewed is not None and renewed.reason == Reason.WAITING_FOR_TURN
+    return replace(inputs, shared=replace(inputs.shared, fleet=Fleet(is_stopped=waits_for_turn))), tuple(notes)
 
 
 async def predicted(cluster: KubeCluster, inputs: Inputs) -> tuple[Prediction, Sequence[str]]:
@@ -168,13 +164,8 @@ async def predicted(cluster: KubeCluster, inputs: Inputs) -> tuple[Prediction, S
         for look in found.lookups:
             results[look] = await look_up(cluster, look)
         found = prediction(replace(inputs, lookups=dict(results)))
-    return found, list(dict.fromkeys(_assumed(results)))
-
-
-def _assumed(results: Mapping[Lookup, LookupResult]) -> Iterator[str]:
-    for look, result in results.items():
-        if isinstance(result, Unavailable) and type(look) in _OF_LOOKUPS:
-            yield _OF_LOOKUPS[type(look)]
+    unread = (type(look) for look, result in results.items() if isinstance(result, Unavailable))
+    return found, list(dict.fromkeys(_OF_LOOKUPS[kind] for kind in unread if kind in _OF_LOOKUPS))
 
 
 async def _list(cluster: KubeCluster, cache: Cache, kind: Kind, key: Key) -> None:
