@@ -171,21 +171,13 @@ async def wait_until(
         if step.is_last:
             return live
         await asyncio.sleep(POLL_SECONDS)
-        live = await _next_look(cluster, ref, live)
+        try:
+            live = await cluster.get(ref)
+        except RejectedError:
+            raise
+        except ClusterError:  # it does not answer
+            continue
     raise deleted
-
-
-async def _next_look(cluster: Cluster, ref: Ref, live: Manifest) -> Manifest | None:
-    """The resource of now; as it was, where the API server does not answer."""
-    try:
-        return await cluster.get(ref)
-    except RejectedError:
-        raise
-    except ClusterError:
-        return live
-
-
-YES = frozenset({"y", "yes"})
 
 
 async def is_agreed(question: str) -> bool:
@@ -209,4 +201,4 @@ async def is_agreed(question: str) -> bool:
     finally:
         loop.remove_reader(sys.stdin)
         loop.remove_signal_handler(signal.SIGINT)
-    return sys.stdin.readline().strip().lower() in YES
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -1,7 +1,7 @@
 """A resource in a cluster with its pods, what their metrics show, and its Events: what `infd` explains and shows."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -68,18 +68,14 @@ async def live_resource(cluster: KubeCluster, live: Manifest, engines: EngineReg
     """The pods of a resource with their metrics, which the API server fetches from them, and its Events."""
     found = resource(live)
     namespace, name = found.key.namespace, found.key.name
-    pods: list[PodView] = []
-    pages: dict[str, list[str]] = {}
-    is_forbidden = False
-    programs = Programs(found, engines)
 
-    async def read_pods() -> None:
-        nonlocal is_forbidden
+    def program(pod: PodView) -> Engine:
+        return engine_of(found, engines, pod.component)
+
+    async def read_pods() -> tuple[list[PodView], Mapping[str, Sequence[str | None]]]:
         views = await pods_of(cluster, namespace, f"{NAME_LABEL}={name}")
-        pods.extend(view for view in views if is_role(view.component) or view.component == ROUTER)
-        for uid, answers in (await _pages(cluster, namespace, list(_with_metrics(pods)), programs)).items():
-            pages[uid] = [answer or "" for answer in answers]
-            is_forbidden = is_forbidden or None in answers
+        pods = [view for view in views if is_role(view.component) or view.component == ROUTER]
+        return pods, await _pages(cluster, namespace, list(_with_metrics(pods)), program)
 
     async def read_events() -> list[LiveEvent]:
         selected = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
@@ -87,11 +83,14 @@ async def live_resource(cluster: KubeCluster, live: Manifest, engines: EngineReg
         events = (LiveEvent(at, one_line(reason), one_line(note)) for at, reason, note in read)
         return sorted(events, key=lambda one: one.at)
 
-    events, gateways, _ = await asyncio.gather(read_events(), _gateways(cluster, namespace), read_pods())
+    events, gateways, read = await asyncio.gather(read_events(), _gateways(cluster, namespace), read_pods())
+    pods, answers = read
+    pages = {uid: [page or "" for page in own] for uid, own in answers.items()}
+    is_forbidden = any(None in own for own in answers.values())
     routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
     shown = [(pod, pages[pod.uid]) for pod in pods if is_role(pod.component) and pages.get(pod.uid)]
-    loads = {pod.uid: load for pod, (page, *_) in shown if (load := programs.of(pod).load(page)) is not None}
-    samples, first = _samples(pods, pages, programs), _first_bytes(routers)
+    loads = {pod.uid: load for pod, (page, *_) in shown if (load := program(pod).load(page)) is not None}
+    samples, first = _samples(pods, pages, program), _first_bytes(routers)
     return LiveResource(live, found, pods, samples, events, first, loads, is_forbidden, gateways)
 
 
@@ -103,15 +102,6 @@ async def _gateways(cluster: KubeCluster, namespace: str) -> list[str]:
             words = (mapping(live, "metadata").get("name"), mapping(live, "status").get("url"))
             found.append(one_line(" ".join(str(word) for word in words if word)))
     return sorted(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Programs:
-    found: Resource
-    engines: EngineRegistry
-
-    def of(self, pod: PodView) -> Engine:
-        return engine_of(self.found, self.engines, pod.component)
 
 
 async def pods_of(cluster: KubeCluster, namespace: str, labels: str) -> list[PodView]:
@@ -131,38 +121,36 @@ def _first_bytes(pages: str) -> Histogram | None:
 
 
 async def _pages(
-    cluster: KubeCluster, namespace: str, pods: Sequence[PodView], programs: Programs
+    cluster: KubeCluster, namespace: str, pods: Sequence[PodView], program: Callable[[PodView], Engine]
 ) -> Mapping[str, Sequence[str | None]]:
-    """The metrics of each process of pods, by the uid of the pod; None for a page that may not be read."""
+    """The pages of metrics of pods, by the uid of the pod: empty if one cannot be read, None if it may not."""
     few = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def page(pod: PodView, port: int, path: str) -> str | None:
         async with few:
-            return await _page(cluster, f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}")
+            try:
+                place = Ref(POD, namespace, f"{pod.name}:{port}")
+                return await cluster.api.text(f"{place.path}/proxy{path}", POD, query={})
+            except ForbiddenError:
+                return None
+            except ClusterError:
+                return ""
 
-    read = [asyncio.gather(*(page(pod, *place) for place in _paths(pod, programs))) for pod in pods]
+    read = [asyncio.gather(*(page(pod, *place) for place in _paths(pod, program))) for pod in pods]
     return dict(zip((pod.uid for pod in pods), await asyncio.gather(*read), strict=True))
 
 
-async def _page(cluster: KubeCluster, path: str) -> str | None:
-    """A page of a pod; an empty text if it cannot be read, and None if it may not."""
-    try:
-        return await cluster.api.text(path, POD, query={})
-    except ForbiddenError:
-        return None
-    except ClusterError:
-        return ""
-
-
-def _paths(pod: PodView, programs: Programs) -> Iterator[tuple[int, str]]:
+def _paths(pod: PodView, program: Callable[[PodView], Engine]) -> Iterator[tuple[int, str]]:
     if pod.component == ROUTER:
         ports = [port for name, port in pod.ports.items() if name.startswith("metrics")]
         yield from ((port, path) for port in ports for path in (SAMPLE_PATH, ROUTER_METRICS_PATH))
-    elif page := programs.of(pod).metrics_page:
+    elif page := program(pod).metrics_page:
         yield page.port or pod.ports.get("http", 0), page.path
 
 
-def _samples(pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], programs: Programs) -> Samples:
+def _samples(
+    pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], program: Callable[[PodView], Engine]
+) -> Samples:
     routers: dict[str, RouterSample] = {}
     for pod in (one for one in pods if one.component == ROUTER):
         own = pages.get(pod.uid, ())
@@ -172,7 +160,7 @@ def _samples(pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], progra
     sessions = combined(routers.values()).sessions
     engines: dict[str, EngineActivity] = {}
     for pod in (one for one in pods if is_role(one.component) and one.uid in pages):
-        shown, engine = pages[pod.uid], programs.of(pod)
+        shown, engine = pages[pod.uid], program(pod)
         if engine.metrics_page is None:
             read: EngineSample | None = EngineSample.by_routers(sessions.get(pod.address, 0))
         else:

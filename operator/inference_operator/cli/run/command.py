@@ -96,6 +96,7 @@ async def _create_gateway(cluster: KubeCluster, ref: Ref, manifest: Manifest) ->
 async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int, gateway: str) -> int:
     """Print each new message of the status until the resource serves (0), or cannot (1)."""
     begin = time.monotonic()
+    stays = f"The resource stays: change it, or `kubectl delete infd --namespace {ref.namespace} {ref.name}`."
 
     async def progress(live: Manifest) -> Step:
         found, waited = resource(live), time.monotonic() - begin
@@ -104,10 +105,11 @@ async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int, gateway:
             return Step(message, is_last=True)
         if reason := await _repeated_end(cluster, ref, found):
             log = f"`infd logs --namespace {ref.namespace} --previous {ref.name}` prints the log, the cause first."
-            return Step(message, failure=f"{_ENDS_AGAIN} {EXPLANATIONS[reason].cure} {log} {_stays(ref)}")
+            again = f"It has ended {MOST_ENDS} times, and waiting does not help."
+            return Step(message, failure=f"{again} {EXPLANATIONS[reason].cure} {log} {stays}")
         if found.is_true(ConditionType.STALLED):
-            return Step(message, failure=f"It cannot go on by itself. {_stays(ref)}")
-        late = f"Not Ready after {timeout_seconds} s. {_stays(ref)}" if waited > timeout_seconds else ""
+            return Step(message, failure=f"It cannot go on by itself. {stays}")
+        late = f"Not Ready after {timeout_seconds} s. {stays}" if waited > timeout_seconds else ""
         return Step(message, failure=late)
 
     try:
@@ -120,13 +122,6 @@ async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int, gateway:
     return 0
 
 
-_ENDS_AGAIN = f"It has ended {MOST_ENDS} times, and waiting does not help."
-
-
-def _stays(ref: Ref) -> str:
-    return f"The resource stays: change it, or `kubectl delete infd --namespace {ref.namespace} {ref.name}`."
-
-
 async def _repeated_end(cluster: KubeCluster, ref: Ref, found: Resource) -> Reason | None:
     """The reason for which the newest engine or router ends again and again; None if it does not, or may be mended.
 
@@ -137,19 +132,15 @@ async def _repeated_end(cluster: KubeCluster, ref: Ref, found: Resource) -> Reas
     if condition is None or condition.status != "True" or reason is None or LOG_IS_READ in condition.message:
         return None
     try:
-        return reason if await _ends_again(cluster, ref) else None
+        views = await pods_of(cluster, ref.namespace, f"{NAME_LABEL}={ref.name}")
     except ClusterError:
         return None
-
-
-async def _ends_again(cluster: KubeCluster, ref: Ref) -> bool:
-    """Whether the newest pod of a role or of the routers has ended as often as the command waits for."""
-    views = await pods_of(cluster, ref.namespace, f"{NAME_LABEL}={ref.name}")
     oldest_first = sorted(views, key=lambda pod: (str(pod.created), pod.name))
     newest = {pod.component: pod for pod in oldest_first if is_role(pod.component) or pod.component == ROUTER}
     # one that runs again has another try
     stopped = [pod for pod in newest.values() if pod.problem and not pod.running]
-    return any((pod.restart.count if pod.restart else 0) + 1 >= MOST_ENDS for pod in stopped)
+    ends_again = any((pod.restart.count if pod.restart else 0) + 1 >= MOST_ENDS for pod in stopped)
+    return reason if ends_again else None
 
 
 def _progress(found: Resource, waited: float) -> str:
@@ -175,10 +166,6 @@ def _next_commands(ref: Ref, url: str, gateway: str) -> str:
     )
 
 
-_RANGE = re.compile(r"(\d{1,4})\.\.(\d{1,4})")
-_SCHEME = "://"
-
-
 def smallest_manifest(options: argparse.Namespace) -> Manifest:
     """The manifest that `kubectl apply` and GitOps take too, without any default.
 
@@ -198,7 +185,7 @@ def smallest_manifest(options: argparse.Namespace) -> Manifest:
         ({'gpu': {'products': ['L4']}}, {'minReplicas': 0, 'maxReplicas': 4})
     """
     gpus = [kind.strip() for kind in options.gpu.split(",") if kind.strip()]
-    source = options.source if _SCHEME in options.source else f"hf://{options.source}"
+    source = options.source if "://" in options.source else f"hf://{options.source}"
     spec: Manifest = {"model": {"source": source, **token_reference(options.token_secret)}}
     if options.cpu:
         spec["hardware"] = {"device": "CPU"}
@@ -226,7 +213,7 @@ def gateway_manifest(options: argparse.Namespace) -> Manifest | None:
 
 
 def _scaling(text: str) -> Manifest:
-    found = _RANGE.fullmatch(text)
+    found = re.fullmatch(r"(\d{1,4})\.\.(\d{1,4})", text)
     if found is None:
         raise UsageError("--autoscale: write the least and the most engines as MIN..MAX, for example `0..4`.")
     return {"minReplicas": int(found[1]), "maxReplicas": int(found[2])}

@@ -111,7 +111,8 @@ class BundleReader:
         await self._resources()
         await self._operator(facts)
         self._nodes(facts)
-        self._add("unseen.txt", "\n".join(dict.fromkeys([*self._unseen, *_missing(facts)])))
+        missing = [one.right for one in map(facts.of, CLUSTER_KINDS) if isinstance(one, Unseen)]
+        self._add("unseen.txt", "\n".join(dict.fromkeys([*self._unseen, *missing])))
         return sorted(self._members, key=lambda one: one.path)
 
     def _add(self, path: str, text: str) -> None:
@@ -167,34 +168,23 @@ class BundleReader:
                     await self._logs(f"{folder}/{name_of(pod)}", namespace, name_of(pod), state)
 
     async def _logs(self, folder: str, namespace: str, pod: str, state: Manifest) -> None:
-        name = str(state.get("name") or "")
-        runs = ("", "previous") if state.get("restartCount") else ("",)
-        for run in runs:
-            log = await self._log(namespace, pod, name, previous=bool(run))
-            text = log_tail(log, lines=LOG_LINES, size=LOG_BYTES, characters=LOG_BYTES)
-            self._add(f"{folder}/{name}{f'.{run}' if run else ''}.log", text)
-
-    async def _log(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
-        query = {
-            "container": container,
-            "tailLines": str(LOG_LINES),
-            "limitBytes": str(LOG_BYTES),
-            "timestamps": "true",
-        }
-        query |= {"previous": "true"} if previous else {}
-        try:
-            return await self._cluster.api.text(f"{Ref(POD, namespace, pod).path}/log", POD, query=query)
-        except ForbiddenError as error:
-            self._unseen.append(error.cause)
-        except ClusterError:  # no log, or no kubelet that answers
-            pass
-        return ""
+        name, path = str(state.get("name") or ""), f"{Ref(POD, namespace, pod).path}/log"
+        window = {"tailLines": str(LOG_LINES), "limitBytes": str(LOG_BYTES), "timestamps": "true"}
+        for run in ("", "previous") if state.get("restartCount") else ("",):
+            query = {"container": name, **window, **({run: "true"} if run else {})}
+            try:
+                log = await self._cluster.api.text(path, POD, query=query)
+            except ForbiddenError as error:
+                self._unseen.append(error.cause)
+            except ClusterError:  # no log, or no kubelet that answers
+                continue
+            else:
+                text = log_tail(log, lines=LOG_LINES, size=LOG_BYTES, characters=LOG_BYTES)
+                self._add(f"{folder}/{name}{f'.{run}' if run else ''}.log", text)
 
     async def _events(self, path: str, namespace: str, name: str = "") -> None:
         """The Events of a namespace; with a name those of one resource, whose objects have names that begin with it."""
-        found = await self._list(EVENT, namespace)
-        wanted = [one for one in found if _is_about(one, name)]
-        if wanted:
+        if wanted := [one for one in await self._list(EVENT, namespace) if _is_about(one, name)]:
             self._dump(path, {"items": [{key: one[key] for key in one if key != "metadata"} for one in wanted]})
 
     def _nodes(self, facts: ClusterFacts) -> None:
@@ -216,14 +206,6 @@ def _is_about(event: Manifest, name: str) -> bool:
     return not name or about == name or about.startswith(f"{name}-")
 
 
-def _missing(facts: ClusterFacts) -> list[str]:
-    found = (facts.of(kind) for kind in CLUSTER_KINDS)
-    return [one.right for one in found if isinstance(one, Unseen)]
-
-
-SUFFIX = ".tar.gz"
-
-
 def run(options: argparse.Namespace) -> int:
     engines = options.engines or ENGINES
     may_ask = sys.stdin.isatty() and sys.stdout.isatty()
@@ -237,7 +219,7 @@ def run(options: argparse.Namespace) -> int:
 
     members = ClusterCommand(options).run(read)
     stem = f"infd-support-{options.namespace}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    path = options.file or Path(f"{stem}{SUFFIX}")
+    path = options.file or Path(f"{stem}.tar.gz")
     lines = table([("FILE", "BYTES"), *((one.path, f"{one.size:,}") for one in members)])
     print_found([{"path": one.path, "bytes": one.size} for one in members], options.output, lines)
     if options.dry_run:
