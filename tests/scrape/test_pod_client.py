@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -61,7 +61,7 @@ async def pod(answer: bytes, host: str = "127.0.0.1", *, per_connection: int = 1
 
 @pytest.fixture
 async def client() -> AsyncIterator[PodClient]:
-    async with PodClient() as client:
+    async with aclosing(PodClient()) as client:
         yield client
 
 
@@ -128,7 +128,7 @@ async def test_a_refused_broken_or_too_long_response_gives_none(client: PodClien
 )
 def test_a_response_of_any_bytes_raises_no_exception(answer: bytes) -> None:
     async def ask() -> None:
-        async with PodClient() as client, pod(answer or b"\n") as served:
+        async with aclosing(PodClient()) as client, pod(answer or b"\n") as served:
             got = await client.get(served.address, "/metrics", keep=True)
             assert got is None or isinstance(got, str)
             status = await client.post(served.address, "/v1/completions", {}, seconds=3.0)
@@ -139,7 +139,7 @@ def test_a_response_of_any_bytes_raises_no_exception(answer: bytes) -> None:
 
 async def test_an_unresponsive_pod_gives_none_for_get_and_a_timeout_for_post(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_client, "ANSWER_SECONDS", 0.05)
-    async with PodClient() as client, pod(SILENCE) as served:
+    async with aclosing(PodClient()) as client, pod(SILENCE) as served:
         assert await client.get(served.address, "/metrics") is None
         with pytest.raises(TimeoutError):
             await client.post(served.address, "/v1/completions", {}, seconds=0.05)
@@ -170,7 +170,7 @@ async def test_a_cookie_of_a_pod_is_not_sent_back(client: PodClient) -> None:
     async with pod(OK + b"Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n", per_connection=9) as served:
         for _ in range(2):
             await client.get(served.address, "/metrics", keep=True)
-        await client.close()
+        await client.aclose()
     assert len(served.requests) == 2
     assert not [request for request in served.requests if b"cookie" in request.lower()]
 
@@ -180,7 +180,7 @@ async def test_a_keep_alive_connection_is_used_for_the_next_request(client: PodC
         for _ in range(3):
             assert await client.get(served.address, "/metrics", keep=True) == "infd_up 1"
         assert (served.connections, len(served.requests)) == (1, 3)
-        await client.close()
+        await client.aclose()
 
 
 async def test_a_request_without_keep_alive_closes_the_connection_even_if_the_pod_would_keep_it(
@@ -198,7 +198,7 @@ async def test_a_keep_alive_connection_closed_by_the_server_is_replaced_once_wit
 ) -> None:
     async with pod(KEPT, per_connection=2) as served:
         answers = [await client.get(served.address, "/metrics", keep=True) for _ in range(5)]
-        await client.close()
+        await client.aclose()
     assert answers == ["infd_up 1"] * 5
     assert (served.connections, len(served.requests)) == (3, 5), "every third request finds its connection closed"
 
@@ -206,7 +206,7 @@ async def test_a_keep_alive_connection_closed_by_the_server_is_replaced_once_wit
 @pytest.fixture
 async def two_kept() -> AsyncIterator[PodClient]:
     """A client that keeps two connections at most."""
-    async with PodClient(max_kept=2) as client:
+    async with aclosing(PodClient(max_kept=2)) as client:
         yield client
 
 
@@ -218,7 +218,7 @@ async def test_the_number_of_keep_alive_connections_has_a_maximum(two_kept: PodC
         await asyncio.sleep(0.01)  # lets the pods see the ends
         assert [served.connections for served in (a, b, c)] == [1, 1, 3]
         assert [served.open for served in (a, b, c)] == [1, 1, 0]
-        await two_kept.close()
+        await two_kept.aclose()
 
 
 async def test_an_expired_keep_alive_connection_gives_its_place_to_another_address(
@@ -232,7 +232,7 @@ async def test_an_expired_keep_alive_connection_gives_its_place_to_another_addre
         for _ in range(2):
             await two_kept.get(c.address, "/metrics", keep=True)
         assert c.connections == 1
-        await two_kept.close()
+        await two_kept.aclose()
 
 
 @pytest.mark.parametrize(("files", "kept"), [(1024, 512), (1_048_576, MAX_KEPT), (-1, MAX_KEPT)])

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -240,7 +241,7 @@ async def test_an_engine_that_asks_for_a_key_answers_the_probe_request_of_the_op
     (tmp_path / "key").write_text("a" * 64)
     request = Vllm().probe_request("tiny")
     assert request
-    async with answering(key_file=str(tmp_path / "key")) as served, PodClient() as client:
+    async with answering(key_file=str(tmp_path / "key")) as served, aclosing(PodClient()) as client:
         there = Address("127.0.0.1", served.port)
         assert await client.post(there, request.path, request.body, seconds=PROBE_SECONDS) == HTTPStatus.OK
         assert await client.post(there, request.path, {**request.body, "n": 2}, seconds=PROBE_SECONDS) == 401

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from time import monotonic
-from types import TracebackType
-from typing import Self
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from aiohttp.http_exceptions import HttpProcessingError
@@ -48,7 +46,7 @@ class Address:
 
 
 class PodClient:
-    """Sends requests to pods; `close` ends all connections. The first request opens the sessions, in its event loop.
+    """Sends requests to pods; `aclose` ends all connections. The first request opens the sessions, in its event loop.
 
     Args:
         max_kept: idle connections at most; None: `MAX_KEPT`, or less where the process may open few files.
@@ -59,15 +57,7 @@ class PodClient:
         self._sessions: tuple[ClientSession, ClientSession] | None = None
         self._kept: dict[Address, float] = {}
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End all connections. The client can be used again afterwards."""
         sessions, self._sessions = self._sessions, None
         self._kept.clear()

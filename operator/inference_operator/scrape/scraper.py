@@ -180,7 +180,7 @@ class Scraper:
             await self.close()
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._client.aclose()
 
     def _follow_scaling(self) -> None:
         """Hasten the first round of resources that are new to autoscaling, and watch those without engines."""
