@@ -10,7 +10,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Collection
-from typing import Protocol
 
 import argcomplete
 from argcomplete.completers import SuppressCompleter
@@ -36,11 +35,6 @@ class _Finder(CompletionFinder):
         """Leave the file alone."""
 
 
-class Completer(Protocol):
-    def __call__(self, prefix: str, *, parsed_args: argparse.Namespace, **_: object) -> Collection[str]:
-        """The words that begin with the prefix."""
-
-
 def complete() -> None:
     words = os.environ.get(LINE, "").split()
     argcomplete.autocomplete(_with_completers(words), always_complete_options=False)
@@ -62,7 +56,7 @@ def completions(words: list[str]) -> list[str]:
         _Finder()(
             _with_completers(words),
             always_complete_options=False,
-            exit_method=_stay,
+            exit_method=lambda _=0: None,  # argcomplete would end the process
             output_stream=said,
             append_space=False,
         )
@@ -72,10 +66,6 @@ def completions(words: list[str]) -> list[str]:
             if value is not None:
                 os.environ[name] = value
     return [one.rstrip() for one in said.getvalue().split("\n") if one.strip()]
-
-
-def _stay(_: int = 0) -> None:
-    """End nothing: argcomplete would end the process."""
 
 
 def _with_completers(words: list[str]) -> argparse.ArgumentParser:
@@ -110,7 +100,7 @@ def _completer(dest: str, command: str) -> Callable[..., object] | None:
     return None
 
 
-def _asked(arguments: list[str], *, within: bool = True) -> Completer:
+def _asked(arguments: list[str], *, within: bool = True) -> Callable[..., Collection[str]]:
 
     def words(prefix: str, *, parsed_args: argparse.Namespace, **_: object) -> Collection[str]:
         names = ("context", "kubeconfig", *(("namespace",) if within else ()))

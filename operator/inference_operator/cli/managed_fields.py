@@ -3,7 +3,7 @@
 Each edit has a field manager of its own: a server-side apply removes what its manager owns and does not apply again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from inference_operator.manifest import Manifest
@@ -28,7 +28,10 @@ def manager(live: Manifest) -> str:
         return ARGO_CD
     if any(label in labels for label in _FLUX_LABELS):
         return FLUX
-    names = (str(entry.get("manager")) for entry in objects(metadata, "managedFields"))
+    return _of_git(str(entry.get("manager")) for entry in objects(metadata, "managedFields"))
+
+
+def _of_git(names: Iterable[str]) -> str:
     return next((_MANAGERS[name] for name in names if name in _MANAGERS), "")
 
 
@@ -63,7 +66,7 @@ def git_owner(live: Manifest, path: Sequence[str]) -> str:
         >>> git_owner(live, ("spec", "paused")), git_owner(live, ("spec", "replicas"))
         ('Flux', '')
     """
-    return next((_MANAGERS[name] for name in owners(live, path) if name in _MANAGERS), "")
+    return _of_git(owners(live, path))
 
 
 def applied_edit(live: Manifest, spec: Mapping[str, object]) -> Manifest:

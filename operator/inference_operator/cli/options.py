@@ -9,6 +9,15 @@ from inference_operator.cli.parser import UsageError
 
 DEFAULT_NAMESPACE = "default"
 """The namespace where neither the command line nor the kubeconfig names one."""
+SYSTEM_NAMESPACE = "inference-operator-system"
+"""The namespace that the documentation installs the operator into."""
+FORMATS = ("table", "json", "yaml")
+OF_RESOURCES = ("wide", "name")
+"""More formats of commands that show several resources, as of kubectl."""
+MOST_SECONDS = 24 * 3600
+TOKEN_SECRET = "Secret with a token of the hub, and its key; default: `token`"  # noqa: S105 - a help
+VARIABLE = "INFD_API_KEY"
+STDIN = "-"
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
@@ -55,9 +64,6 @@ def amount(most: float, *, is_positive: bool = False) -> "type[float]":
     return parsed  # type: ignore[return-value] # as above
 
 
-MOST_SECONDS = 24 * 3600
-
-
 def seconds(text: str) -> float:
     from inference_operator.api.duration import duration  # noqa: PLC0415 - 10 ms, and few commands have a time
 
@@ -68,11 +74,6 @@ def seconds(text: str) -> float:
     if not 0 < found <= MOST_SECONDS:
         raise argparse.ArgumentTypeError("must be a time up to 24h, such as 500ms, 90s or 10m")
     return found
-
-
-FORMATS = ("table", "json", "yaml")
-OF_RESOURCES = ("wide", "name")
-"""More formats of commands that show several resources, as of kubectl."""
 
 
 def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
@@ -97,9 +98,6 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="FILE", help=words)
 
 
-TOKEN_SECRET = "Secret with a token of the hub, and its key; default: `token`"  # noqa: S105 - a help
-
-
 def token_reference(text: str) -> dict[str, dict[str, str]]:
     """The field of a model that names a Secret with a token; none without a name.
 
@@ -111,19 +109,9 @@ def token_reference(text: str) -> dict[str, dict[str, str]]:
     return {"tokenSecretRef": {"name": name, **({"key": key} if key else {})}} if name else {}
 
 
-VARIABLE = "INFD_API_KEY"
-
-
 def add_key(parser: argparse.ArgumentParser) -> None:
     words = f"Secret of its namespace with the API key, and the entry of several; default: the variable {VARIABLE}"
     parser.add_argument("--key-from", metavar="SECRET[/ENTRY]", help=words)
-
-
-SYSTEM_NAMESPACE = "inference-operator-system"
-"""The namespace that the documentation installs the operator into."""
-
-
-STDIN = "-"
 
 
 def file_text(path: str, most: int = -1) -> str:

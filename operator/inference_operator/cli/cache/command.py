@@ -11,11 +11,11 @@ from inference_operator.api.resource import resource
 from inference_operator.cli.cache import jobs
 from inference_operator.cli.cache.contents import COMPLETE, OnClaim, models_on_claims
 from inference_operator.cli.cache.jobs import Ended
-from inference_operator.cli.cluster_command import ClusterCommand, list_objects
+from inference_operator.cli.cluster_command import ClusterCommand, list_objects, live_of
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.options import token_reference
 from inference_operator.cli.output import Columns, print_found, progress_aside, table_of
-from inference_operator.cli.parser import EXIT_NOT_FOUND, RefusedError, UsageError, harmless
+from inference_operator.cli.parser import RefusedError, UsageError, harmless
 from inference_operator.engines.registry import ENGINES
 from inference_operator.jobs.download import Download
 from inference_operator.jobs.download_result import Downloaded, parsed_download
@@ -79,7 +79,7 @@ def prefetch(options: argparse.Namespace) -> int:
     command = ClusterCommand(options)
 
     async def work(cluster: KubeCluster) -> tuple[Ref, Ended, Downloaded | Failure | None]:
-        node = await _claim_node(cluster, options.namespace, options.claim)
+        node = await _claim_node(cluster, options)
         ref = await jobs.start(cluster, jobs.on_node(jobs.prefetch_job(inputs), node), _say)
         command.interrupted = INTERRUPTED
         ended = await jobs.follow(cluster, ref, _say)
@@ -135,13 +135,11 @@ def _settings(options: argparse.Namespace) -> Settings:
     return Settings(operator_image=options.image) if options.image else Settings()
 
 
-async def _claim_node(cluster: KubeCluster, namespace: str, name: str) -> str:
+async def _claim_node(cluster: KubeCluster, options: argparse.Namespace) -> str:
     """The only node that can mount the claim now; empty if any can. Raises `UsageError` if there is no such claim."""
-    claim = await cluster.get(Ref(CLAIM, namespace, name))
-    if claim is None:
-        raise UsageError(f"There is no PersistentVolumeClaim `{name}` in the namespace `{namespace}`.", EXIT_NOT_FOUND)
+    claim = await live_of(cluster, options.namespace, options.claim, CLAIM)
     modes = mapping(claim, "spec").get("accessModes") or ()
-    return jobs.claim_node(name, modes, await list_objects(cluster, POD, namespace))
+    return jobs.claim_node(options.claim, modes, await list_objects(cluster, POD, options.namespace))
 
 
 def prune(options: argparse.Namespace) -> int:
@@ -152,10 +150,10 @@ def prune(options: argparse.Namespace) -> int:
 
     async def work(cluster: KubeCluster) -> tuple[Ref, Ended, PruneReport | None]:
         claim, namespace = options.claim, options.namespace
-        node, found = await _claim_node(cluster, namespace, claim), await jobs.observed(cluster, namespace)
+        node, found = await _claim_node(cluster, options), await jobs.observed(cluster, namespace)
         uses = claim_uses(claim, found.resources, await jobs.workloads(cluster, namespace), found.records)
         job = jobs.prune_job(claim, namespace, uses, access, settings, dry_run=options.dry_run, node=node)
-        ref = await jobs.start(cluster, job, _to_stderr)
+        ref = await jobs.start(cluster, job, lambda line: print(harmless(line), file=sys.stderr))
         command.interrupted = INTERRUPTED
         ended = await jobs.follow(cluster, ref, lambda _: None)
         report = (parsed_report(ended.log) or parsed_report(ended.message)) if ended.succeeded else None
@@ -190,7 +188,3 @@ def _lines(report: PruneReport) -> Iterator[str]:
 
 def _say(line: str) -> None:
     print(harmless(line), flush=True)
-
-
-def _to_stderr(line: str) -> None:
-    print(harmless(line), file=sys.stderr)

@@ -10,6 +10,7 @@ from inference_operator.cli.parser import examples
 
 WHOLE, TOKENS, GIB = number(1, 2**31), number(1, 10_000_000), amount(2**20)
 """No model reads more tokens, no machine has more memory."""
+SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
 def add_arguments(fit: argparse.ArgumentParser) -> None:
@@ -84,9 +85,6 @@ def _version(text: str) -> str:
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a version such as 0.32.0")
     return f"v{found[1]}{found[2] or '.0'}"
-
-
-SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
 def add_rate(fit: argparse.ArgumentParser) -> None:

@@ -144,12 +144,10 @@ def _on_gpus(options: argparse.Namespace, engine: Engine) -> OnGpus:
 
 
 def _check_types(options: argparse.Namespace) -> None:
-    if options.kv_cache_dtype != "auto" and options.kv_cache_dtype not in KV_BYTES:
-        raise UsageError(
-            f"--kv-cache-dtype: `{options.kv_cache_dtype}` is not allowed. Use auto, {', '.join(KV_BYTES)}."
-        )
-    if options.dtype != "auto" and options.dtype not in ELEMENT_BYTES:
-        raise UsageError(f"--dtype: `{options.dtype}` is not allowed. Use auto, {', '.join(ELEMENT_BYTES)}.")
+    cache, weights = ("--kv-cache-dtype", options.kv_cache_dtype, KV_BYTES), ("--dtype", options.dtype, ELEMENT_BYTES)
+    for option, given, allowed in (cache, weights):
+        if given not in ("auto", *allowed):
+            raise UsageError(f"{option}: `{given}` is not allowed. Use auto, {', '.join(allowed)}.")
 
 
 def _shape(options: argparse.Namespace, engine: Engine, spec: EngineSpec) -> Shape:
@@ -223,8 +221,10 @@ def asked_model(options: argparse.Namespace) -> ModelFacts:
     else:
         known = _named(options.model.removeprefix("hf://"))
         document, weights, side = known.config, size or known.weights, known.side
-        if size is None and not options.quantization and not known.commit and (why := _not_sized(known.name)):
-            raise UsageError(f"{why} Or give --weights-gib.")
+        if size is None and not options.quantization and not known.commit:
+            catalogued = known_model(HubModel(known.name))
+            if catalogued and isinstance(catalogued.facts, NotUnderstood):
+                raise UsageError(f"{catalogued.facts.message} Or give --weights-gib.")
     if weights and options.quantization:
         weights = replace(weights, exact=False)  # of weights in the stated form, not in the config's
     facts = model_facts(document, weights, side)
@@ -252,12 +252,6 @@ def _served_model(options: argparse.Namespace, engine: Engine) -> tuple[ModelFac
     if refusal := engine.check_facts(facts) or engine.check_request(resolved, facts, shape, image=image):
         raise UsageError(refusal.message)
     return facts, shape
-
-
-def _not_sized(name: str) -> str:
-    """Why the operator does not size this model from the catalogue; empty if it does."""
-    known = known_model(HubModel(name))
-    return known.facts.message if known and isinstance(known.facts, NotUnderstood) else ""
 
 
 def _named(name: str) -> Entry:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from inference_operator.api.model_gateway import MODEL_GATEWAY_API, ModelGatewaySpec, ModelGatewayStatus
 from inference_operator.api.reasons import ConditionType
@@ -21,11 +22,8 @@ Gateway = Resource[ModelGatewaySpec, ModelGatewayStatus]
 
 
 def list_gateways(options: argparse.Namespace) -> int:
-    async def read(cluster: KubeCluster) -> list[Gateway]:
-        namespace = None if options.all_namespaces else options.namespace
-        return await gateways_of(cluster, namespace)
-
-    found = ClusterCommand(options).run(read)
+    namespace = None if options.all_namespaces else options.namespace
+    found = ClusterCommand(options).run(partial(gateways_of, namespace=namespace))
     lines = _lines(found, with_namespace=options.all_namespaces) if found else [none_of(MODEL_GATEWAY, options)]
     print_found([_fields(one) for one in found], options.output, lines)
     return 0

@@ -25,11 +25,11 @@ def run(options: argparse.Namespace) -> int:
     result, text = _adapter(options) if options.adapter else _model(options)
     if options.to:
         options.to.write_text(text, encoding="utf-8")
-    print(
-        result.message if isinstance(result, Failure) else text,
-        file=sys.stderr if isinstance(result, Failure) else sys.stdout,
-    )
-    return 1 if isinstance(result, Failure) else 0
+    if isinstance(result, Failure):
+        print(result.message, file=sys.stderr)
+        return 1
+    print(text)
+    return 0
 
 
 def _model(options: argparse.Namespace) -> tuple[Downloaded | Failure, str]:
@@ -38,14 +38,9 @@ def _model(options: argparse.Namespace) -> tuple[Downloaded | Failure, str]:
         raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
     kernels = [Kernels(key, empty_first=options.empty_kernels) for key in options.kernels if key]
     origin = _origin(source, allow_pickle=options.allow_pickle)
+    pickle, only = options.allow_pickle, gguf_parts(source.file)
     result = download(
-        origin,
-        options.revision,
-        options.cache,
-        kernels=kernels,
-        say=_say,
-        allow_pickle=options.allow_pickle,
-        only=gguf_parts(source.file),
+        origin, options.revision, options.cache, kernels=kernels, say=_say, allow_pickle=pickle, only=only
     )
     if options.draft and not isinstance(result, Failure):
         second = _draft(options)

@@ -18,7 +18,6 @@ from inference_operator.jobs.inspection_result import InspectionResult, result_t
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.folder import inspect_folder
 from inference_operator.models.config import NotUnderstood
-from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.models.source import BucketModel, ClaimModel, HubModel, file_of, model_source
@@ -98,19 +97,16 @@ def _of_folder(name: str, *, allow_pickle: bool) -> InspectionResult:
     return inspect_folder(Path(name), name=name, source=name, allow_pickle=allow_pickle)
 
 
-def _table(result: InspectionResult) -> Iterator[str]:
+def _table(result: InspectionResult) -> list[str]:
     if isinstance(result, Failure):
-        yield result.message
-        return
+        return [result.message]
     facts = model_facts(result.config, result.weights)
-    yield from _rows(result, facts) if isinstance(facts, ModelFacts) else [facts.message]
-
-
-def _rows(model: Entry, facts: ModelFacts) -> Iterator[str]:
+    if not isinstance(facts, ModelFacts):
+        return [facts.message]
     groups = (f"{group.layers} {group.attention.value}" for group in facts.groups)
     rows = {
-        "model": model.name,
-        "read from": model.source,
+        "model": result.name,
+        "read from": result.source,
         "architecture": facts.architecture or "unknown",
         "weights": f"{facts.weight_bytes / 2**30:.2f} GiB ({facts.weights_from})",
         "quantization": facts.quantization.kernel.value,
@@ -119,8 +115,8 @@ def _rows(model: Entry, facts: ModelFacts) -> Iterator[str]:
         "context": f"{facts.context:,} tokens",
         "assumptions": "; ".join(facts.assumptions),
     }
-    width = max(len(name) for name in rows) + 2
-    yield from (f"{name:{width}}{value}" for name, value in rows.items() if value)
+    width = max(map(len, rows)) + 2
+    return [f"{name:{width}}{value}" for name, value in rows.items() if value]
 
 
 @contextmanager

@@ -6,6 +6,9 @@ from inference_operator.api.engine_kind import EngineKind
 from inference_operator.cli.options import SYSTEM_NAMESPACE, add_output
 from inference_operator.cli.parser import examples
 
+NAME = "inference-operator"
+SHELLS = ("bash", "zsh", "fish")
+
 
 def add_crd(command: argparse.ArgumentParser) -> None:
     command.description = "Print the CustomResourceDefinition, as YAML."
@@ -13,9 +16,6 @@ def add_crd(command: argparse.ArgumentParser) -> None:
         "--json-schema", action="store_true", help="print the JSON Schema of a resource instead, for editors"
     )
     command.set_defaults(run="manifests.command:print_crd")
-
-
-NAME = "inference-operator"
 
 
 def add_policy(command: argparse.ArgumentParser) -> None:
@@ -80,9 +80,6 @@ def add_rules(arguments: argparse.ArgumentParser) -> None:
     add_output(arguments)
     arguments.epilog = examples("infd arguments max-num", "infd arguments --engine LlamaCpp -o json")
     arguments.set_defaults(run="manifests.command:print_rules")
-
-
-SHELLS = ("bash", "zsh", "fish")
 
 
 def add_completion(completion: argparse.ArgumentParser) -> None:

@@ -67,7 +67,7 @@ def create_key(options: argparse.Namespace) -> int:
     if options.namespace and not options.secret:
         raise UsageError("--namespace needs --secret")
     key = PREFIX + secrets.token_urlsafe(KEY_BYTES)
-    line = key_line(options.user, key)
+    line = f"{options.user}: {hashlib.sha256(key.encode()).hexdigest()}"
     if options.output not in TABLES:
         secret = {"secret": _secret(options.secret, options.namespace, line)} if options.secret else {}
         print(dumped({"user": options.user, "key": key, "line": line, **secret}, options.output))
@@ -75,10 +75,6 @@ def create_key(options: argparse.Namespace) -> int:
     print(manifest_text(_secret(options.secret, options.namespace, line), "yaml") if options.secret else line)
     print(f"The API key of {options.user}, which is not shown again:\n{key}", file=sys.stderr)
     return 0
-
-
-def key_line(user: str, key: str) -> str:
-    return f"{user}: {hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def print_marks(options: argparse.Namespace) -> int:
