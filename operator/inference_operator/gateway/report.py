@@ -1,6 +1,7 @@
 """The status of a ModelGateway, and its Events."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH
@@ -15,6 +16,7 @@ from inference_operator.sentences import sentences
 from inference_operator.status.events import Event, event_of
 from inference_operator.status.observation import ConditionVerdict
 from inference_operator.status.report import RECHECK, Report, Requeue, after_failures, condition_of
+from inference_operator.status.routing import exposed
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.workload import WorkloadView
 
@@ -38,7 +40,8 @@ def report(
     inputs: GatewayInputs, decided: GatewayDecision, results: Sequence[WriteResult]
 ) -> Report[ModelGatewayStatus]:
     """The status after a round of writes, and when to decide again."""
-    view, shown = workload(inputs), _exposures(inputs, decided)
+    view, router = workload(inputs), decided.router
+    shown = list(exposures(router, inputs.main_service, inputs.children, inputs.unavailable_kinds)) if router else []
     verdicts = dict(_verdicts(view, decided, results, shown))
     overall = _summary(verdicts)
     models = decided.models.values()
@@ -72,23 +75,15 @@ def events(before: ModelGatewayStatus, after: ModelGatewayStatus) -> Sequence[Ev
     return found
 
 
-def _exposures(inputs: GatewayInputs, decided: GatewayDecision) -> Sequence[Exposure]:
-    if decided.router is None:
-        return ()
-    return list(exposures(decided.router, inputs.main_service, inputs.children, inputs.unavailable_kinds))
-
-
 def _verdicts(
     view: WorkloadView, decided: GatewayDecision, results: Sequence[WriteResult], shown: Sequence[Exposure]
 ) -> Iterator[tuple[ConditionType, ConditionVerdict]]:
     yield ConditionType.READY, _ready(view, decided)
     yield ConditionType.RECONCILING, _reconciling(view, results)
     yield ConditionType.STALLED, _stalled(view, decided, results)
-    missing = [exposure for exposure in shown if exposure.reason is not Reason.EXPOSED]
-    if shown:
-        text = sentences(*(exposure.message.replace("spec.router.", "spec.") for exposure in missing or shown))
-        reason = missing[0].reason if missing else Reason.EXPOSED
-        yield ConditionType.EXPOSED, ConditionVerdict("False" if missing else "True", reason, text)
+    if outside := exposed(shown):
+        message = outside.message.replace("spec.router.", "spec.")
+        yield ConditionType.EXPOSED, replace(outside, message=message)
     if decided.refusal is None:
         yield ConditionType.NAMES_ACCEPTED, _names(decided.names.refused)
 

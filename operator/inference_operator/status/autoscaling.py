@@ -18,14 +18,11 @@ from inference_operator.views.engine import EngineView
 
 SET_BY_OTHERS = "`spec.replicas`, as the other autoscaler sets it"
 SET_ON_WORKLOAD = "the number of the Deployment, as the other autoscaler sets it"
-
+FIRST_NUMBER = "the first number of engines, until the demand has been observed"
 FACTOR_DIGITS = 3
 """Of the correction factor: its steps differ by a tenth."""
-
 PERCENT_DIGITS = 1
 """Of parts of the requests in percent."""
-
-FIRST_NUMBER = "the first number of engines, until the demand has been observed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +81,10 @@ def _status(
         return before.model_copy(update=known)
     decided = AutoscalingStatus(
         desired_replicas=role.change.wanted,
-        reason=_by_others(scaling) or _reason(scaling, limits, role.change.wanted),
+        reason=_reason(scaling, limits, role.change.wanted),
         last_scale_time=time_text(inputs.now),
     )
     return decided.model_copy(update=known)
-
-
-def _by_others(scaling: ObservedScaling) -> str:
-    if scaling.external:
-        return SET_BY_OTHERS
-    return SET_ON_WORKLOAD if scaling.is_frozen else ""
 
 
 def _target(target: Target | None) -> dict[str, object]:
@@ -132,6 +123,8 @@ def _load(load: Load) -> LoadStatus:
 
 def _reason(scaling: ObservedScaling, limits: AutoscalingSpec, replicas: int) -> str:
     result, floor = scaling.result, scaling.floor
+    if scaling.external or scaling.is_frozen:
+        return SET_BY_OTHERS if scaling.external else SET_ON_WORKLOAD
     if result is not None and result.decision.replicas == replicas:
         return result.decision.reason
     if floor is not None and replicas == floor.replicas:

@@ -65,7 +65,7 @@ RULES: dict[ConditionType, Callable[[Observation], ConditionVerdict | None]] = {
     ConditionType.SIZED: sized,
     ConditionType.ENGINES_AVAILABLE: engines_available,
     ConditionType.ROUTER_AVAILABLE: router_available,
-    ConditionType.EXPOSED: exposed,
+    ConditionType.EXPOSED: lambda observation: exposed(observation.exposures),
     ConditionType.SCALING_ACTIVE: scaling_active,
     ConditionType.ADAPTERS_AVAILABLE: adapters_available,
     ConditionType.PREFILL_UNUSED: prefill_unused,

@@ -1,11 +1,14 @@
 """Conditions RouterAvailable and Exposed: whether a router is ready, and is reached from outside the cluster."""
 
+from collections.abc import Sequence
+
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.api.router import RouterStrategy
 from inference_operator.chain import Chain
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import cure_of
+from inference_operator.router.exposure import Exposure
 from inference_operator.router.security_revision import open_attacks
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
@@ -99,19 +102,10 @@ router_available: Chain[Observation, ConditionVerdict] = Chain(
 )
 
 
-def _without_address(observation: Observation) -> ConditionVerdict | None:
-    missing = [exposure for exposure in observation.exposures if exposure.reason is not Reason.EXPOSED]
-    if not missing:
-        return None
-    return ConditionVerdict("False", missing[0].reason, sentences(*(exposure.message for exposure in missing)))
-
-
-def _exposed(observation: Observation) -> ConditionVerdict | None:
-    exposures = observation.exposures
+def exposed(exposures: Sequence[Exposure]) -> ConditionVerdict | None:
+    """Whether each object that exposes routers has an address; None if clients are inside the cluster only."""
     if not exposures:
         return None
-    return ConditionVerdict("True", Reason.EXPOSED, sentences(*(exposure.message for exposure in exposures)))
-
-
-exposed: Chain[Observation, ConditionVerdict | None] = Chain((_without_address,), otherwise=_exposed)
-"""Whether each object that exposes the router has an address; None if clients are inside the cluster only."""
+    missing = [exposure for exposure in exposures if exposure.reason is not Reason.EXPOSED]
+    message = sentences(*(exposure.message for exposure in missing or exposures))
+    return ConditionVerdict("False" if missing else "True", (missing or exposures)[0].reason, message)
