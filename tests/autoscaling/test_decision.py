@@ -5,7 +5,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inference_operator.autoscaling.decision import (
@@ -270,6 +270,7 @@ def test_missing_metrics_keep_the_replicas_and_never_lead_to_zero(rate: float) -
     st.floats(1, 512),
     st.floats(0, 3600),
 )
+@example([1.0, 2.0, 0.0, 5e-324], 0, 5, 1.0, 0.0)
 def test_decisions_stay_within_their_limits(
     outstanding: list[float], low: int, high: int, target: float, start: float
 ) -> None:

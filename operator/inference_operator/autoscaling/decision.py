@@ -339,9 +339,9 @@ def _dispersion(samples: Sequence[ScalingSample]) -> float:
     counts = [(max(0.0, b.arrivals - a.arrivals), max(b.at - a.at, EPSILON)) for a, b in pairwise(samples)]
     squares, pairs = float(PRIOR_INTERVALS), PRIOR_INTERVALS
     for (one, width), (other, after) in pairwise(counts):
-        if one + other > 0:
-            rate = (one + other) / (width + after)
-            squares += (one / width - other / after) ** 2 / (rate / width + rate / after)
+        rate = (one + other) / (width + after)
+        if expected := rate / width + rate / after:
+            squares += (one / width - other / after) ** 2 / expected
             pairs += 1
     return max(1.0, squares / pairs - CLEAR_SIGMAS * sqrt(2 / pairs))  # the deviation of such a mean
 
