@@ -10,9 +10,7 @@ from inference_operator.api.validation import ClaimName, ObjectName, Quantity, R
 
 class AccessMode(StrEnum):
     READ_WRITE_ONCE = "ReadWriteOnce"
-    """Pods on one node."""
     READ_WRITE_MANY = "ReadWriteMany"
-    """Pods on all nodes."""
 
 
 class WhenDeleted(StrEnum):

@@ -26,7 +26,6 @@ class EffectiveSpec:
     pod_template: PodTemplateSpec
     router: RouterSpec
     network: NetworkSpec
-    """The network between the pods of an engine over several nodes."""
 
     @property
     def model(self) -> ModelSpec:

@@ -18,9 +18,7 @@ _FORMAT_CURES: Mapping[str, str] = {
     QUANTITY: "Use a Kubernetes quantity, for example `500m`, `2` or `16Gi`.",
     MEMORY_FORM: "Use whole GiB, for example `40Gi`.",
 }
-"""Cure by pattern, for formats that users often get wrong."""
 _MAX_QUOTED_LENGTH = 60
-"""Maximum length of a value that a message quotes."""
 
 
 def field_error(error: ErrorDetails) -> Refusal:
@@ -101,7 +99,6 @@ _WRONG_TYPES: Mapping[str, tuple[str, str]] = {
     "model_type": OBJECT,
     "model_attributes_type": OBJECT,
 }
-"""Problem and cure by pydantic's error type, for values of a wrong type."""
 _TRANSLATORS: Mapping[str, Translator] = {
     "missing": lambda _, path: ("is required.", f"Set it. `{_explain(path)}` describes it."),
     "extra_forbidden": _unknown,
@@ -119,7 +116,6 @@ _TRANSLATORS: Mapping[str, Translator] = {
         "Change the field.",
     ),  # of a rule
 }
-"""Functions that give problem and cure by pydantic's error type."""
 
 
 def _quoted(error: ErrorDetails) -> str:

@@ -17,7 +17,6 @@ from inference_operator.text_tables import blocks
 OF_OTHER_PROJECTS: Mapping[str, str] = {
     name: instead for names, instead in blocks(__package__, "field-hints") for name in names.split()
 }
-"""What to use instead of fields of other projects."""
 
 ABBREVIATIONS: Mapping[str, str] = {"RWO": "ReadWriteOnce", "RWX": "ReadWriteMany"}
 """Values that `kubectl get pvc` prints in another form than the API takes."""

@@ -110,7 +110,6 @@ class GpuSpec(SpecModel):
 
 
 RESIZES = "Change: rolling restart with new sizing."
-"""Sentence of fields whose change plans the engine anew."""
 
 
 class Device(StrEnum):

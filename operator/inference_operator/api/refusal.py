@@ -18,7 +18,6 @@ class Refusal:
     problem: str
     cure: str
     others: tuple["Refusal", ...] = ()
-    """Further mistakes of the same specification."""
 
     @property
     def mistakes(self) -> tuple["Refusal", ...]:

@@ -22,7 +22,6 @@ from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.validation import CelRules, Quantity, Rule, SpecModel
 
 KEYS_FILE = "keys"
-"""Name of the keys file, and the usual key of its Secret."""
 
 
 class KeysSecretRef(SecretKeySelector):

@@ -71,14 +71,11 @@ class SpecModel(BaseModel):
         return {**result, **(cel(*cls.rules) if cls.rules else {})}
 
 
-@dataclass(frozen=True, slots=True)
 class CelRules:
     """Adds rules to one field: `Annotated[str, CelRules(rule)]`."""
 
-    rules: tuple[Rule, ...]
-
     def __init__(self, *rules: Rule) -> None:
-        object.__setattr__(self, "rules", rules)
+        self.rules = rules
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         """The check that pydantic runs."""

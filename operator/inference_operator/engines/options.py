@@ -100,7 +100,6 @@ LIBRARY_SECRETS = frozenset(
         *("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"),
     }
 )
-"""Those of them whose values are secrets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,9 +118,9 @@ def _parsed(text: str) -> ModelSource | Refusal:
         case "hf":
             return _hub(text, rest)
         case "s3":
-            return _bucket(text, rest)
+            return _in_folder(BucketModel, _BUCKET, MAX_BUCKET_PATH, text, "names no bucket")
         case "pvc":
-            return _claim(text, rest)
+            return _in_folder(ClaimModel, _CLAIM, MAX_CLAIM_PATH, text, "names no PersistentVolumeClaim")
         case "oci":
             return ImageModel(rest) if _IMAGE.fullmatch(rest) else _refusal(text, "names no image")
         case _:
@@ -136,27 +136,16 @@ def _hub(text: str, rest: str) -> ModelSource | Refusal:
     return _refusal(text, problem) if problem else HubModel(repository, path)
 
 
-def _folder_and_file(path: str) -> tuple[str, str]:
-    if not path.endswith(_FILE):
-        return path.removesuffix("/"), ""
-    folder, _, file = path.rpartition("/")
-    return folder, file
-
-
-def _bucket(text: str, rest: str) -> ModelSource | Refusal:
-    bucket, _, path = rest.partition("/")
-    if not _BUCKET.fullmatch(bucket):
-        return _refusal(text, "names no bucket")
-    problem = _problem_of_path(path, MAX_BUCKET_PATH)
-    return _refusal(text, problem) if problem else BucketModel(bucket, *_folder_and_file(path))
-
-
-def _claim(text: str, rest: str) -> ModelSource | Refusal:
-    claim, _, path = rest.partition("/")
-    if not _CLAIM.fullmatch(claim):
-        return _refusal(text, "names no PersistentVolumeClaim")
-    problem = _problem_of_path(path, MAX_CLAIM_PATH)
-    return _refusal(text, problem) if problem else ClaimModel(claim, *_folder_and_file(path))
+def _in_folder(
+    model: type[BucketModel | ClaimModel], names: re.Pattern[str], longest: int, text: str, unnamed: str
+) -> ModelSource | Refusal:
+    name, _, path = text.partition("://")[2].partition("/")
+    if problem := _problem_of_path(path, longest) if names.fullmatch(name) else unnamed:
+        return _refusal(text, problem)
+    folder, file = path.removesuffix("/"), ""
+    if path.endswith(_FILE):
+        folder, _, file = path.rpartition("/")
+    return model(name, folder, file)
 
 
 def _problem_of_path(path: str, longest: int) -> str:

@@ -52,7 +52,6 @@ class GpuSupport:
     online: frozenset[str] = frozenset()
     """Methods that quantize plain weights while they load them."""
     without_float16: frozenset[str] = frozenset()
-    """Types of models that must not run in float16."""
     sparse_mla: tuple[int, ...] = ()
     """Major compute capabilities with a kernel for sparse latent attention; empty: any."""
     aliases: Mapping[tuple[str, str], str] = field(default_factory=dict)

@@ -36,7 +36,6 @@ class RankWeights:
     bytes: float
     origin: str
     experts: float = 0.0
-    """The part of them that routed experts take."""
     always_read: float = 0.0
     """The part of them that every step reads: neither routed experts, nor an embedding that is only looked up."""
 

@@ -14,7 +14,6 @@ SERVICE_VARIABLE = "GROUP_SERVICE"
 """Variable with the DNS name of the headless Service. The leader is `POD.SERVICE`, where POD is pod 0 of the same
 StatefulSet. Members of another Service are no members, so the name has the namespace in it."""
 NAME_VARIABLE, ADDRESS_VARIABLE = "POD_NAME", "POD_IP"
-"""Variables with the pod's own name and address."""
 MEMBER_VARIABLES = (RANK_VARIABLE, SERVICE_VARIABLE, NAME_VARIABLE, ADDRESS_VARIABLE)
 
 CONTROL_PORT = 29510
@@ -39,7 +38,6 @@ ORDER_SECONDS = 4
 """Of a worker's end in order, beyond that of the leader's engine (`options.py`, twice `margin`)."""
 
 MEMBER, DRAIN = "group_member", "group_drain"
-"""Names of the two programs of a member among those of a pod."""
 _PARTS = ("options", "peers", "engine_api", "http_page", "processes", "group_state", "member_program")
 """Each one imports only those before it."""
 _FIRST = "import os, signal; signal.signal(signal.SIGTERM, lambda *_: os._exit(0))"

@@ -23,7 +23,6 @@ PICKLE_FORMATS = frozenset({"pt", "npcache"})
 DANGEROUS_FLAGS = _TABLES["dangerous flags"]
 """Flags that need permission by a setting of the operator, with what each one does."""
 REMOVED_FLAGS = _TABLES["removed flags"]
-"""Flags of earlier versions, with their replacement."""
 MANAGED_VARIABLES = {**MANAGED, **_TABLES["managed variables"]}
 """Environment variables that the operator sets, with the cure. Users may move the caches, but not the home."""
 DANGEROUS_VARIABLES = {**DANGEROUS, **_TABLES["dangerous variables"]}

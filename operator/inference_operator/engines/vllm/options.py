@@ -79,7 +79,6 @@ MAX_DIGITS = 9
 class GivenOption:
     index: int
     spelling: str
-    """The option as it is written, without its value."""
     key: str
     """Key inside the option's value, where one follows a dot; else empty."""
     value: str | None
