@@ -8,8 +8,9 @@ from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.api.status import StartupStatus
 from inference_operator.diagnosis.component import Component, DiagnosisInputs
+from inference_operator.diagnosis.node_autoscaler import autoscaler_due
 from inference_operator.diagnosis.pending_causes import problem_from_events, volume_wait
-from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, diagnosis_due, diagnosis_lookups, pod_diagnosis
+from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, diagnosis_lookups, pod_diagnosis
 from inference_operator.diagnosis.startup_progress import StartupProgress, startup_progress
 from inference_operator.views.lookups import EventsLookup, Lookup, ObjectEvents
 from inference_operator.views.pod import PodView, has_answered
@@ -85,7 +86,8 @@ class Diagnoses:
     @property
     def due(self) -> Iterator[datetime]:
         starts = (startup.due for startup in self.startups)
-        moments = (*starts, self.volumes.due, self.router_volumes.due, diagnosis_due(self._worst))
+        of_autoscaler = autoscaler_due(self._worst.pod) if self._worst else None
+        moments = (*starts, self.volumes.due, self.router_volumes.due, of_autoscaler)
         return (moment for moment in moments if moment)
 
     @property

@@ -15,7 +15,6 @@ Rules, the first that applies:
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from inference_operator.api.duration import in_words
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
@@ -23,7 +22,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
 from inference_operator.diagnosis import unschedulable
 from inference_operator.diagnosis.component import DiagnosisInputs, ended_first
-from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
+from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_lookup
 from inference_operator.diagnosis.registry_errors import problem_cure
 from inference_operator.diagnosis.startup_progress import PHRASES
 from inference_operator.engines.base import Engine
@@ -196,10 +195,6 @@ def diagnosis_lookups(diagnosis: PodDiagnosis | None, inputs: DiagnosisInputs) -
         return ()
     log = ended.log if inputs.read_logs else None
     return tuple(lookup for lookup in (log, probe_failure_lookup(pod, ended, inputs)) if lookup)
-
-
-def diagnosis_due(diagnosis: PodDiagnosis | None) -> datetime | None:
-    return autoscaler_due(diagnosis.pod) if diagnosis else None
 
 
 def _end_of(case: _Case, end: Diagnosis | None) -> str:

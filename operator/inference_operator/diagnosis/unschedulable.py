@@ -104,10 +104,9 @@ _NO_MATCH = "didn't match Pod's node affinity/selector"
 
 
 def node_requirements(pod: PodView, inputs: DiagnosisInputs) -> str:
-    role = inputs.roles.get(pod.component)
-    if role is None or pod.problem is None or _NO_MATCH not in pod.problem.cause:
+    pod_spec = _pod_spec(pod, inputs)
+    if pod_spec is None or pod.problem is None or _NO_MATCH not in pod.problem.cause:
         return ""
-    pod_spec = role.workload.pod_spec or {}
     # The label of the image's architecture names no GPU, so the advice would not help.
     selector = pod_spec.get("nodeSelector") or {}
     labels = {name: value for name, value in selector.items() if name not in (ARCHITECTURE_LABEL, SYSTEM_LABEL)}

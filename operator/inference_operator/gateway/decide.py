@@ -23,7 +23,6 @@ from inference_operator.manifest import (
     SECRET,
     SERVICE,
     Manifest,
-    Owner,
     Ref,
 )
 from inference_operator.objects.adapter_list import ADVERTISED, text_hash
@@ -86,10 +85,12 @@ def decide(inputs: GatewayInputs) -> GatewayDecision:
     name = workload_name(inputs.owner.key.name, GATEWAY)
     budget = [disruption_budget(name, GATEWAY, owner=inputs.owner)] if spec.replicas >= FEWEST_REPLICAS else []
     objects = {Ref.of(manifest): manifest for manifest in (*routers.objects.values(), *budget)}
+    # Of the second hop, without its key. Of several gateways, the first one has made it.
+    key = child(SECRET, GATEWAY_KEY_SECRET, owner=inputs.owner, component=GATEWAY, content={"type": GATEWAY_KEY_TYPE})
     return replace(
         decision,
         desired={**decision.desired, **objects},
-        engine_key=_key_secret(inputs.owner) if inputs.settings.engine_keys else None,
+        engine_key=key if inputs.settings.engine_keys else None,
         router=stated,
     )
 
@@ -189,8 +190,3 @@ def _list_updates(inputs: GatewayInputs, wanted: str) -> Iterator[PodPatch]:
     for pod in inputs.pods_of(GATEWAY):
         if pod.adapters != wanted and not pod.terminating:
             yield PodPatch(pod=pod, annotations={ADAPTERS_ANNOTATION: wanted}, why="the list of models has changed")
-
-
-def _key_secret(owner: Owner) -> Manifest:
-    """The Secret with the key of the second hop, without its key. Of several gateways, the first one has made it."""
-    return child(SECRET, GATEWAY_KEY_SECRET, owner=owner, component=GATEWAY, content={"type": GATEWAY_KEY_TYPE})

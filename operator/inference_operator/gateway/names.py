@@ -58,11 +58,12 @@ def names(models: Mapping[str, Model], aliases: Sequence[AliasSpec], former: Map
         lost = [other for other in claimants if other != owner and name != models[other].hub_name]
         taken[name] = [_taken(name, other, owner) for other in lost]
     for alias in aliases:
-        own, problems = _targets(alias, models)
+        targets = [(target, models.get(target.name)) for target in alias.targets]
+        own = [(target, model) for target, model in targets if model and model.serves(alias.name)]
         others = [
             claimant for claimant in claims.get(alias.name, ()) if all(target.name != claimant for target, _ in own)
         ]
-        refused += problems
+        refused += _problems(alias, targets)
         keeps = own and is_alias(former.get(alias.name, ""))
         if others and not keeps:
             refused.append(
@@ -129,14 +130,8 @@ def _alias_value(targets: Sequence[tuple[TargetSpec, Model]]) -> str:
     return "*" + ";".join(f"{weight}|{model.route}" for weight, (_, model) in zip(weights, able, strict=True))
 
 
-def _targets(alias: AliasSpec, models: Mapping[str, Model]) -> tuple[list[tuple[TargetSpec, Model]], list[str]]:
-    """The targets that an alias can have, and why the others are left out."""
-    found = [(target, models.get(target.name)) for target in alias.targets]
-    own = [(target, model) for target, model in found if model and model.serves(alias.name)]
-    return own, list(_problems(alias, found))
-
-
 def _problems(alias: AliasSpec, found: Sequence[tuple[TargetSpec, Model | None]]) -> Iterator[str]:
+    """Why targets of an alias are left out."""
     for target, model in found:
         start = f"The target {target.name} of the alias `{alias.name}` is left out:"
         if model is None:
