@@ -124,7 +124,7 @@ class KubeCluster:
             "resource": INFERENCE_DEPLOYMENT.plural,
             "subresource": "status",
         }
-        spec = {"resourceAttributes": attributes, "user": account, "groups": _groups(account)}
+        spec = {"resourceAttributes": attributes, "user": account, "groups": groups_of(account)}
         review = {
             "apiVersion": ACCESS_REVIEW.api_version,
             "kind": ACCESS_REVIEW.name,
@@ -189,7 +189,7 @@ class KubeCluster:
             raise cluster.NotLeaderError(f"{method} {path}: not sent, because another process may hold the Lease")
 
 
-def _groups(account: str) -> list[str]:
+def groups_of(account: str) -> list[str]:
     """The groups of a ServiceAccount's requests (Kubernetes documentation of 1.36, Authenticating)."""
     parts = account.split(":")
     is_service_account = parts[:2] == ["system", "serviceaccount"] and len(parts) > len(("system", "serviceaccount"))

@@ -66,14 +66,14 @@ def _matches_affinity(node: NodeView, pod: Manifest) -> bool:
     if not affinity:
         return True
     return any(
-        all(_matches_expression(node.labels, e) for e in term.get("matchExpressions") or ())
-        and all(_matches_expression({"metadata.name": node.name}, e) for e in term.get("matchFields") or ())
+        all(matches_expression(node.labels, e) for e in term.get("matchExpressions") or ())
+        and all(matches_expression({"metadata.name": node.name}, e) for e in term.get("matchFields") or ())
         for term in affinity.get("nodeSelectorTerms") or ()
         if term.get("matchExpressions") or term.get("matchFields")
     )
 
 
-def _matches_expression(labels: Mapping[str, str], expression: Manifest) -> bool:
+def matches_expression(labels: Mapping[str, str], expression: Manifest) -> bool:
     value, values = labels.get(expression["key"]), expression.get("values") or ()
     match expression["operator"]:
         case "In":

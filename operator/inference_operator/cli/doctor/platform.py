@@ -23,6 +23,7 @@ from inference_operator.cli.doctor.facts import (
 )
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, SCALED_OBJECT, STATEFUL_SET, Manifest
 from inference_operator.settings import PREFIX, Settings
+from inference_operator.views.node_fit import matches_expression
 from inference_operator.views.raw import annotations, mapping, objects
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -151,21 +152,7 @@ def selects(selector: Manifest, labels: Manifest) -> bool:
     """
     if any(labels.get(key) != value for key, value in mapping(selector, "matchLabels").items()):
         return False
-    return all(_holds(one, labels) for one in objects(selector, "matchExpressions"))
-
-
-def _holds(expression: Manifest, labels: Manifest) -> bool:
-    key, values = expression.get("key"), expression.get("values") or ()
-    match expression.get("operator"):
-        case "In":
-            return key in labels and labels[key] in values
-        case "NotIn":
-            return key not in labels or labels[key] not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return True
+    return all(matches_expression(labels, one) for one in objects(selector, "matchExpressions"))
 
 
 def network_policies(facts: ClusterFacts) -> Iterator[Finding]:
@@ -212,7 +199,7 @@ def metrics(facts: ClusterFacts) -> Iterator[Finding]:
     backends = {
         str(mapping(mapping(one, "spec"), "autoscaling").get("backend")) for one in facts.seen(INFERENCE_DEPLOYMENT)
     }
-    for backend, group in (("HPA", EXTERNAL), ("KEDA", SCALED_OBJECT.api_version.partition("/")[0])):
+    for backend, group in (("HPA", EXTERNAL), ("KEDA", SCALED_OBJECT.group)):
         if backend in backends and group not in facts.groups - broken:
             message = f"Resources have `autoscaling.backend: {backend}`, and {group} is not served."
             yield Finding("Autoscaling", Health.BAD, message, "docs/how-to/autoscaling-hpa-keda.md")

@@ -24,7 +24,7 @@ from inference_operator.cli.operator_settings import SELECTOR, operator_of
 from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.parser import harmless
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
-from inference_operator.kube.cluster import KubeCluster
+from inference_operator.kube.cluster import KubeCluster, groups_of
 from inference_operator.manifest import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -153,8 +153,7 @@ class ClusterReader:
         namespace = own["metadata"]["namespace"]
         pod = mapping(mapping(mapping(own, "spec"), "template"), "spec")
         account = f"system:serviceaccount:{namespace}:{pod.get('serviceAccountName') or 'default'}"
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
-        subject = {"user": account, "groups": groups}
+        subject = {"user": account, "groups": groups_of(account)}
         try:
             await may(self._cluster, OPERATOR_RIGHTS[0], self._namespace, subject)
             answers = await self._all(may(self._cluster, right, self._namespace, subject) for right in OPERATOR_RIGHTS)
