@@ -19,9 +19,9 @@ from inference_operator.manifest import Manifest
 from inference_operator.views.raw import mapping
 
 PAUSED = "the operator changes nothing while `spec.paused` is true. Run `infd resume` first."
-UNSEEN = "the operator has not seen the edit yet. If this lasts, does it run?"
 UNSEEN_SECONDS = 10.0
 """Before the wait tells that the operator has not seen the edit: it sees most within a second."""
+UNSEEN = Step("the operator has not seen the edit yet. If this lasts, does it run?", quiet_seconds=UNSEEN_SECONDS)
 Steps: TypeAlias = Callable[[], Callable[[Manifest], Step]]
 """What begins a wait, and then tells how far a live resource is."""
 
@@ -47,10 +47,6 @@ class Edit:
     first: Steps = lambda: lambda _: Step(is_last=True)
 
 
-def _unseen() -> Step:
-    return Step(UNSEEN, quiet_seconds=UNSEEN_SECONDS)
-
-
 def _pausing(*, paused: bool) -> Edit:
     """The edit that pauses or resumes a resource.
 
@@ -65,7 +61,7 @@ def _pausing(*, paused: bool) -> Edit:
 
     def step(live: Manifest) -> Step:
         ready = resource(live).current_condition(ConditionType.READY)
-        return Step(is_last=True) if ready and (ready.reason == Reason.PAUSED) == paused else _unseen()
+        return Step(is_last=True) if ready and (ready.reason == Reason.PAUSED) == paused else UNSEEN
 
     return Edit(
         what="spec.paused",
@@ -240,7 +236,7 @@ def _rolling(live: Manifest) -> Step:
     if stalled and stalled.status == "True":
         return Step(failure=f"{stalled.reason}: {stalled.message}")
     if reconciling is None or routers is None:
-        return _unseen()
+        return UNSEEN
     if reconciling.reason == Reason.PAUSED:
         return Step(failure="it was paused meanwhile. Run `infd resume`.")
     if reconciling.status == "True":

@@ -1,7 +1,7 @@
 """The traffic of resources in numbers: `infd list --traffic`."""
 
 import argparse
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -107,18 +107,12 @@ def _tokens_per_second(now: LiveResource, before: LiveResource, elapsed: float) 
     return sum(max(0, one) for one in grown) / elapsed if grown and elapsed > 0 else None
 
 
-def notes(rows: Sequence[TrafficRow]) -> Iterator[str]:
-    names: dict[str, list[str]] = {}
-    for row in rows:
-        names.setdefault(row.no_traffic, []).append(row.name)
-    for cause, silent in names.items():
-        if cause:
-            yield f"{first_of(silent, MOST_NAMES)}: {cause}."
-
-
 def traffic_table(rows: Sequence[TrafficRow], *, with_namespace: bool) -> RenderableType:
     columns = {**(OF_ALL if with_namespace else {}), **COLUMNS}
     cells = ([Text(cell(row)) for cell in columns.values()] for row in rows)
     table = text_table(columns, cells, unbroken=[*columns][1 + with_namespace :])
-    reasons = [Text(note) for note in notes(rows)]
+    silent: dict[str, list[str]] = {}
+    for row in rows:
+        silent.setdefault(row.no_traffic, []).append(row.name)
+    reasons = [Text(f"{first_of(names, MOST_NAMES)}: {cause}.") for cause, names in silent.items() if cause]
     return Group(table, Text(), *reasons) if reasons else table
