@@ -17,7 +17,7 @@ LENGTH = 1024
 BASE = b"chat,Qwen/Qwen3-8B"
 LONG = "x" * 4096
 
-Affinity = Callable[[bytes, bytes], tuple[bytes | None, bytes | None]]
+Affinity = Callable[..., tuple[bytes | None, bytes | None]]
 
 AFFINITY: Affinity = script("affinity.lua")
 COUNTED, COUNT = counted_script("affinity.lua")
@@ -208,6 +208,33 @@ def test_the_first_user_message_is_found_among_any_other_fields(
     raw = json.dumps({**body, "messages": [_user(text)], "n": body}, ensure_ascii=ascii_only)
     expected = json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode(errors="surrogatepass")[:LENGTH]
     assert AFFINITY(raw.encode(errors="surrogatepass"), BASE) == (b"", expected)
+
+
+_MESSAGES = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["system", "developer", "user", "assistant"]), "content": _ODD}),
+    max_size=3,
+)
+_OTHERS = st.dictionaries(st.sampled_from(["n", "system", "tools", "stop"]), _ODD | _TOOLS, max_size=3)
+
+
+@given(messages=_MESSAGES, others=_OTHERS, compact=st.booleans(), window=st.integers(20, 300))
+@example(messages=[SYSTEM, _user("Hi")], others={}, compact=True, window=100)
+@settings(deadline=None)
+def test_a_usual_beginning_and_a_part_of_a_body_have_the_texts_of_the_whole(
+    messages: list[object], others: dict[str, object], window: int, *, compact: bool
+) -> None:
+    body = {"model": "adapter", "messages": messages, **others}
+    raw = json.dumps(body, separators=(",", ":") if compact else None).encode()
+    whole = AFFINITY(raw, BASE)
+    assert AFFINITY(raw, BASE, len(raw) + 1) == whole
+    assert AFFINITY(raw[:window], BASE, window) in {whole, (None, None)}
+    assert len(raw) >= window or AFFINITY(raw, BASE, window) == whole
+
+
+def test_the_texts_of_a_long_conversation_are_in_its_first_bytes() -> None:
+    raw = json.dumps({"model": "chat", "messages": [SYSTEM, _user(LONG)]}).encode()
+    assert AFFINITY(raw[:2048], BASE, 2048) == AFFINITY(raw, BASE) == (b"Be brief.", b"x" * LENGTH)
+    assert AFFINITY(raw[:500], BASE, 500) == (None, None)
 
 
 @given(

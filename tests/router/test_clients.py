@@ -42,3 +42,15 @@ def test_every_strategy_waits_once_for_the_body(strategy: RouterStrategy) -> Non
     of_large = strategy is RouterStrategy.PREFIX_AFFINITY
     assert config.count("http-request wait-for-body ") == 1 + of_large
     assert config.index("http-request wait-for-body ") < config.index("\nbackend engines\n")
+
+
+@pytest.mark.parametrize("strategy", ROUTED)
+def test_no_header_changes_before_the_body_is_here(strategy: RouterStrategy) -> None:
+    secret = {"secretRef": {"name": "secret"}}
+    spec = RouterSpec.model_validate({"strategy": strategy, "keys": secret, "tls": secret})
+    config = haproxy_cfg(replace(REQUEST, spec=spec, engine_key="key"))
+    of_clients = config[config.index("\nfrontend api\n") : config.index("\nbackend stopping\n")]
+    before, behind = of_clients.rsplit("http-request wait-for-body ", 1)
+    changes = re.compile(r"http-request (?:set|add|del|replace)-header")
+    assert not changes.findall(before)
+    assert len(changes.findall(behind)) >= len(("X-Request-Id", "Authorization", "x-api-key", "X-Forwarded-Proto"))

@@ -13,6 +13,7 @@ from inference_operator.router.resources import (
     buffered_body_bytes,
     buffered_requests,
     connections,
+    hot_bytes,
     process_resources,
     refusal_of_router_resources,
     threads,
@@ -95,5 +96,7 @@ def test_the_defaults_of_a_process() -> None:
     }
     assert (threads(ResourcesSpec()), connections(ResourcesSpec())) == (1, 4096)
     assert (buffered_body_bytes(RouterSpec()), buffered_requests(RouterSpec())) == (64 * 1024, 1092)
+    assert hot_bytes(ResourcesSpec()) == 4 * 2**20
+    assert hot_bytes(ResourcesSpec(limits={"cpu": "16"})) == 512 * 1024
     assert process_connections(RouterSpec()) == 3276 + 1024 + 3276 + 304
     assert process_connections(RouterSpec(), has_prefill=True) == process_connections(RouterSpec()) + 409

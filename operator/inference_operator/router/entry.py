@@ -7,6 +7,7 @@ from inference_operator.objects.names import service_host
 from inference_operator.router.dns import DNS_UDP_SLOTS
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER, METRICS_PORTS
+from inference_operator.router.resources import load_of_all_threads
 from inference_operator.router.servers import servers
 
 ENTRY_SCRIPT, PEERS_SCRIPT = "entry.lua", "peers.lua"
@@ -28,6 +29,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
     owner, domain = inputs.owner.key, inputs.settings.cluster_domain
     most = zip(_prefixes(inputs), inputs.upstreams, strict=True)
     return {
+        "load": load_of_all_threads(inputs.spec.resources),
         "peers_lua": f"{CONFIG_FOLDER}/{PEERS_SCRIPT}",
         "file": f"{CONFIG_FOLDER}/{ROOM_FILE}",
         "map": f"{CONFIG_FOLDER}/fairness.map",

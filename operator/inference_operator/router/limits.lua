@@ -164,12 +164,12 @@ peers.learn(function(answers, time)
   limiter:learn(users, in_flight, time)
 end)
 
-core.register_action("limit", { "http-req" }, function(txn)
+-- Of `USER:IN_FLIGHT`, `REASON:SECONDS` if the request is refused. An action costs 6 µs more: HAProxy makes a dozen tables.
+core.register_converters("limit", function(asked)
+  local user, in_flight = asked:match("^(.*):(%d+)$")
   -- Only a rate needs the time, for which HAProxy makes a table.
-  local time = limiter.rate > 0 and peers.now() or 0
-  local reason, seconds = limiter:refusal(txn:get_var("txn.shown_user"), (txn:get_var("txn.in_flight") or 1) - 1, time)
+  local reason, seconds = limiter:refusal(user, tonumber(in_flight) - 1, limiter.rate > 0 and peers.now() or 0)
   if reason then
-    txn:set_var("txn.refused", reason)
-    txn:set_var("txn.retry_after", seconds)
+    return reason .. ":" .. seconds
   end
-end, 0)
+end)
