@@ -22,6 +22,7 @@ from inference_operator.cli.drill.command import INDENT, limits_of, rate_of
 from inference_operator.cli.drill.faults import RESTARTED, RIGHTS, DrilledService, ObstacleError, Pods
 from inference_operator.cli.drill.promises import Fault
 from inference_operator.cli.options import SYSTEM_NAMESPACE
+from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import RefusedError
 from inference_operator.manifest import (
     CONFIG_MAP,
@@ -249,7 +250,7 @@ async def test_a_gateway_is_rolled_as_kubectl_restarts_its_deployment(monkeypatc
 
 def test_a_report_is_judged_again(infd: Infd, tmp_path: Path) -> None:
     for name, expected in (("all is well", 0), ("a broken stream during a rollout", 1)):
-        (tmp_path / "drill.json").write_text(CASES[name][0].text)
+        (tmp_path / "drill.json").write_text(dumped(CASES[name][0], "json"))
         status, said, _ = infd("drill", "--judge", str(tmp_path / "drill.json"))
         assert (status, said.splitlines()[-1].startswith("As promised")) == (expected, not expected)
     assert infd("drill", "--judge", str(tmp_path / "none.json"))[0] == 2

@@ -17,6 +17,7 @@ from inference_operator.cli.drill.promises import PROMISES, Fault, Limits, Loss,
 from inference_operator.cli.drill.promises import CheckedAnswer as Answer
 from inference_operator.cli.drill.report import DrillReport as Report
 from inference_operator.cli.drill.report import FaultRecord, is_proven, page, report_of, verdict
+from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import UsageError
 from tests.load.conftest import Handler, abort, serving
 from tests.testing.for_each import for_each
@@ -280,7 +281,7 @@ def test_the_drill_is_judged_by_the_table(case: str) -> None:
     found, lost, more = CASES[case]
     judged = verdict(found)
     assert (len(judged.findings), len(judged.beyond)) == (lost, more)
-    assert verdict(report_of(found.text)) == judged
+    assert verdict(report_of(dumped(found, "json"))) == judged
     assert is_proven(found, judged) == (more == 0 and case != "a documented 429")
 
 

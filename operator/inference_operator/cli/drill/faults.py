@@ -44,8 +44,7 @@ from inference_operator.objects.names import (
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.pod import PodView, pod_view
 
-_GROUP = INFERENCE_DEPLOYMENT.api_version.partition("/")[0]
-_PATCH = Right("patch", INFERENCE_DEPLOYMENT.plural, _GROUP)
+_PATCH = Right("patch", INFERENCE_DEPLOYMENT.plural, INFERENCE_DEPLOYMENT.group)
 RIGHTS: Mapping[Fault, Sequence[Right]] = {
     Fault.ROLL_ENGINES: (_PATCH,),
     Fault.ROLL_ROUTERS: (_PATCH,),

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from inference_operator.api.json_names import json_name
 from inference_operator.cli.bench.levels import quantile
 from inference_operator.cli.drill.promises import CheckedAnswer, Fault, Limits, Loss, beyond, longest_gap
-from inference_operator.cli.output import document, table
+from inference_operator.cli.output import table
 from inference_operator.cli.parser import UsageError, harmless
 
 FORM = 2
@@ -69,10 +69,6 @@ class DrillReport:
     """Why the logs of routers were not looked into; empty if they were."""
     route: str = ""
     form: int = FORM
-
-    @property
-    def text(self) -> str:
-        return json.dumps(document(self))
 
 
 def report_of(text: str) -> DrillReport:

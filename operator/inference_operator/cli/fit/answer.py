@@ -92,7 +92,9 @@ def answer_of_shape(facts: ModelFacts, kind: str, engine: EngineOnGpus, requeste
     return Answer(kind, found.fits and not rule, reason, found, assumptions=facts.assumptions, unaccounted=missing)
 
 
-def answer_of_plan(plan: GpuPlan) -> Answer:
+def answer_of_plan(plan: GpuPlan | Infeasible, offer: GpuOffer) -> Answer:
+    if isinstance(plan, Infeasible):
+        return Answer(offer.kind, fits=False, reason=f"{plan.problem} {plan.cure}", budget=plan.budget)
     group = plan.shape.parallel.on(plan.offer.kind)
     reason = f"Fits with {group} and a context of {plan.budget.context:,}."
     if plan.context_reduced:
@@ -111,11 +113,6 @@ def answer_of_plan(plan: GpuPlan) -> Answer:
 
 def _not_counted(missing: Sequence[str]) -> str:
     return f" Not counted: {', '.join(missing)}." if missing else ""
-
-
-def answer_of_infeasible(offer: GpuOffer, infeasible: Infeasible) -> Answer:
-    reason = f"{infeasible.problem} {infeasible.cure}"
-    return Answer(offer.kind, fits=False, reason=reason, budget=infeasible.budget)
 
 
 def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:

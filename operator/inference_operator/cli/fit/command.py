@@ -13,7 +13,7 @@ from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.hardware import Device
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.arguments import hub_model, named_gpus
-from inference_operator.cli.fit.answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
+from inference_operator.cli.fit.answer import Answer, answer_of_plan, answer_of_shape, report
 from inference_operator.cli.fit.rate import Asked, apart, apart_lines, asked_rate, prices
 from inference_operator.cli.fit.rate import document as rate_document
 from inference_operator.cli.fit.rate import report as rate_report
@@ -115,8 +115,7 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
     wishes = replace(wishes, concurrency=options.concurrency, profile=EngineProfile(options.profile))
     others = dict(_siblings(options, engine))
     for offer in _offers(options):
-        plan = choose(facts, [offer], on_gpus, wishes)
-        answer = answer_of_infeasible(offer, plan) if isinstance(plan, Infeasible) else answer_of_plan(plan)
+        answer = answer_of_plan(choose(facts, [offer], on_gpus, wishes), offer)
         fits = {name: choose(other, [offer], on_gpus, wishes) for name, other in others.items()}
         sizes = {name: fit.gpus_per_replica for name, fit in fits.items() if not isinstance(fit, Infeasible)}
         yield replace(answer, siblings=sizes)

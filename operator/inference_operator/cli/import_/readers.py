@@ -194,20 +194,16 @@ def _pod(origin: ForeignObject, draft: Draft) -> None:
         environment = draft.spec.get("engine", {}).get("env") or []
         for one in [one for one in environment if one.get("name") == ADDED]:
             draft.spec["engine"]["env"] = [other for other in environment if other is not one]
-            _added_arguments(draft, str(one.get("value") or ""))
+            try:
+                put_arguments(draft, shlex.split(str(one.get("value") or "")))
+            except ValueError:
+                draft.notes.append((f"variable {ADDED}", "its quotes do not match: write `spec.engine.args` by hand."))
     if draft.spec["engine"].get("env") == []:
         del draft.spec["engine"]["env"]
     take_pod(origin, draft, POD)
     for at, name in enumerate(names):
         if name != MAIN:
             origin.leave("write it into `spec.podTemplate.sidecars` by hand.", *POD, "containers", at)
-
-
-def _added_arguments(draft: Draft, text: str) -> None:
-    try:
-        put_arguments(draft, shlex.split(text))
-    except ValueError:
-        draft.notes.append((f"variable {ADDED}", "its quotes do not match: write `spec.engine.args` by hand."))
 
 
 def _adapters(origin: ForeignObject, draft: Draft, uri: str) -> None:
