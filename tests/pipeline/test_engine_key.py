@@ -106,10 +106,10 @@ def test_with_api_keys_engines_ask_for_a_key_that_routers_send() -> None:
 def test_routers_write_key_and_user_in_place_of_what_clients_send_after_they_have_checked_that() -> None:
     lines = config(decided(KEYED).desired).splitlines()
     user = f"http-request set-header {USER_HEADER.decode()}"
-    rules = ("status 401", "del-header Author", SENT, "del-header '^(?!(", user)
+    rules = ("status 401", "del-header '^(?!(", "del-header Author", SENT, user)
     at = [next(n for n, line in enumerate(lines) if words in line) for words in rules]
     assert at == sorted(at)
-    assert lines[at[2]].strip() == f'{SENT} "Bearer %[str(engine),map_str(/etc/haproxy/engine_key.map)]"'
+    assert lines[at[3]].strip() == f'{SENT} "Bearer %[str(engine),map_str(/etc/haproxy/engine_key.map)]"'
     assert lines[at[-1]].strip() == f"{user} %[var(txn.shown_user)]"
 
 
