@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.figures import Figure, at_least, at_most, parser_of, shown
 from bench.fleet_simulation import EngineModel
@@ -114,11 +115,17 @@ class Engine:
         return held
 
 
+def answer_lengths(load: Load, chance: np.random.Generator, number: int) -> NDArray[np.float64]:
+    """Tokens of answers with the mean and the spread of a load."""
+    spread = max(load.answer_spread, LEAST_SPREAD)
+    return np.maximum(1, chance.gamma(1 / spread, load.answer * spread, number).round())
+
+
 def requests(load: Load, arrivals: Sequence[float], seed: int) -> list[Request]:
     """Requests with random lengths."""
-    chance, spread = np.random.default_rng(seed), max(load.answer_spread, LEAST_SPREAD)
+    chance = np.random.default_rng(seed)
     prompts = np.maximum(1, chance.exponential(load.prompt, len(arrivals)).round())
-    answers = np.maximum(1, chance.gamma(1 / spread, load.answer * spread, len(arrivals)).round())
+    answers = answer_lengths(load, chance, len(arrivals))
     return [Request(at, p, a, left=p) for at, p, a in zip(arrivals, prompts, answers, strict=True)]
 
 

@@ -25,6 +25,7 @@ import aiohttp
 import numpy as np
 import yaml
 
+from bench.entry import answer_lengths
 from bench.figures import Figure, as_known, at_least, at_most, parser_of, shown
 from e2e.deploy import stack
 from e2e.helpers.served_deployment import Served, metric
@@ -32,14 +33,15 @@ from e2e.load.target import base_url
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.network import IpFamily
 from e2e.localkube.waiting import eventually
+from inference_operator.sizing.serving import Load
 
 NAME = "measured"
 ENGINES, CONVERSATIONS, TURNS, AT_ONCE = 4, 48, 5, 8
 BEGINNING_WORDS, TURN_WORDS, ANSWER_TOKENS = 400, 40, 8
 CACHE_BYTES, BURST = 4 * 2**20, 48
 """A KV cache of 4,096 tokens of this model, and requests that come at once."""
-LENGTHS = {"equal long answers": (1, 480.0, 0.0), "conversations": (250, 120.0, 1.0)}
-"""Words of prompts, and the mean and spread of the tokens of answers, which have a gamma distribution."""
+LENGTHS = {"equal long answers": Load(1, 480), "conversations": Load(250, 120, answer_spread=1.0)}
+"""Of requests that come at once; those of prompts are words."""
 MOST_TOKENS = 480
 """Of an answer, beside the longest prompt, in the context of the sample."""
 LEARNED = 220
@@ -153,12 +155,12 @@ def affinity(cluster: LocalCluster) -> Iterator[Figure]:
     yield Figure("time to the first token with affinity", kept_first / least_first, "times", at_most(1))
 
 
-def crowd(lengths: tuple[int, float, float], count: int, seed: int) -> list[list[Request]]:
+def crowd(lengths: Load, count: int, seed: int) -> list[list[Request]]:
     """Requests that share no beginning, each a task of its own."""
-    words, mean, spread = lengths
     draw = np.random.default_rng(seed)
-    tokens = np.clip(draw.gamma(1 / spread, mean * spread, count) if spread else np.full(count, mean), 2, MOST_TOKENS)
-    prompts = (f"{number} " + " ".join(draw.choice(WORDS, words)) for number in draw.integers(10**9, size=count))
+    tokens = np.clip(answer_lengths(lengths, draw, count), 2, MOST_TOKENS)
+    starts = draw.integers(10**9, size=count)
+    prompts = (f"{start} " + " ".join(draw.choice(WORDS, int(lengths.prompt))) for start in starts)
     return [[Request(prompt, int(length))] for prompt, length in zip(prompts, tokens, strict=True)]
 
 

@@ -66,7 +66,7 @@ def scaling_sample(
         of_prompts: whether its requests are the prompts that other engines send. What no engine computed in this round
             counts as waiting: engines that answer compute it meanwhile, and nobody would ask for a first engine else.
     """
-    routing = [] if bypasses_routers else [pod for pod in routers if pod.ready and not pod.terminating]
+    routing = [] if bypasses_routers else [pod for pod in routers if pod.is_serving]
     serving = [engine for engine in engines if engine.is_serving]
     routed = {pod.uid: samples.routers[pod.uid] for pod in routing if pod.uid in samples.routers}
     served = {engine.uid: samples.engines[engine.uid] for engine in serving if engine.uid in samples.engines}

@@ -109,7 +109,7 @@ async def pods_of(cluster: KubeCluster, namespace: str, labels: str) -> list[Pod
 
 
 def _with_metrics(pods: Sequence[PodView]) -> Iterator[PodView]:
-    yield from (pod for pod in pods if pod.component == ROUTER and pod.ready and not pod.terminating)
+    yield from (pod for pod in pods if pod.component == ROUTER and pod.is_serving)
     yield from (one.leader for one in engines_of(pod for pod in pods if is_role(pod.component)) if one.is_serving)
 
 

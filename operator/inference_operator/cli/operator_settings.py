@@ -62,7 +62,7 @@ def is_at_home(deployment: Manifest) -> bool:
 
 
 def _settings(deployment: Manifest) -> FoundSettings:
-    pod = mapping(mapping(mapping(deployment, "spec"), "template"), "spec")
+    pod = mapping(deployment, "spec", "template", "spec")
     containers = [one for one in objects(pod, "containers") if one.get("name") == OPERATOR_CONTAINER]
     values: dict[str, str] = {}
     notes: list[str] = []
@@ -78,7 +78,7 @@ def _settings(deployment: Manifest) -> FoundSettings:
             notes.append(f"The operator's setting `{name}` cannot be read from here. Its default is assumed.")
         else:
             values[field] = str(variable.get("value") or "").replace("$$", "$")
-    version = str(mapping(mapping(deployment, "metadata"), "labels").get(VERSION_LABEL, ""))
+    version = str(mapping(deployment, "metadata", "labels").get(VERSION_LABEL, ""))
     if version and version != __version__:
         notes.append(f"The operator is release {version}, and `infd` is {__version__}: it predicts its own decisions.")
     try:

@@ -107,9 +107,7 @@ def _logs(inputs: Download, state: JobState[Downloaded], observed: ObservedJobs)
         return []
     namespace = inputs.shared.owner.key.namespace
     own = (pod for pod in observed.pods if pod.component == DOWNLOAD and pod.name.startswith(names))
-    running = (
-        pod for pod in own if pod.ready and not pod.terminating
-    )  # it has no probes, so it is ready while it runs
+    running = (pod for pod in own if pod.is_serving)  # it has no probes, so it is ready while it runs
     return [LogLookup(namespace, pod.name, pod.uid, DOWNLOAD, run=0, previous=False, running=True) for pod in running]
 
 

@@ -165,7 +165,7 @@ class HeldWatch:
         self._requests.clear()
 
     def _addresses(self, key: Key) -> list[Address]:
-        routers = (pod for pod in self._pods(key) if pod.component == ROUTER and pod.ready and not pod.terminating)
+        routers = (pod for pod in self._pods(key) if pod.component == ROUTER and pod.is_serving)
         return [Address(pod.address, port) for pod in routers if pod.address for port in self._metrics_ports(pod)]
 
     def _on_answer(self, key: Key) -> Callable[[int | None], float]:

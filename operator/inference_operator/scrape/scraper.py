@@ -218,7 +218,7 @@ class Scraper:
 
     async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINES)) -> Scraped:
         """Scrape all pods of a key that belong to these components; routers first."""
-        routers = [pod for pod in self._routers_of(key) if pod.ready and not pod.terminating and pod.address]
+        routers = [pod for pod in self._routers_of(key) if pod.is_serving and pod.address]
         engines = [engine for engine in self._targets.engines(key) if engine.is_serving and engine.address]
         await self._read_adapters(key, [engine.leader for engine in engines])
         failed = []

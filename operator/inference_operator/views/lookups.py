@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import Manifest, controller_of
 from inference_operator.views.node import NodeView
-from inference_operator.views.raw import mapping, objects
+from inference_operator.views.raw import mapping
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,8 +32,7 @@ def foreign_autoscaler(manifest: Manifest) -> ForeignAutoscaler | None:
     meta, target = mapping(manifest, "metadata"), mapping(manifest, "spec", "scaleTargetRef")
     if "deletionTimestamp" in meta:
         return None
-    owners = [owner for owner in objects(meta, "ownerReferences") if owner.get("controller")]
-    owner = owners[0] if owners else {"kind": "HorizontalPodAutoscaler", "name": meta.get("name")}
+    owner = controller_of(manifest) or {"kind": "HorizontalPodAutoscaler", "name": meta.get("name")}
     return ForeignAutoscaler(
         str(owner.get("kind")), str(owner.get("name")), str(target.get("kind")), str(target.get("name"))
     )

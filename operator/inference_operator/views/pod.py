@@ -126,6 +126,10 @@ class PodView:
     """Whether its kubelet has admitted it, and so reports its containers."""
 
     @property
+    def is_serving(self) -> bool:
+        return self.ready and not self.terminating
+
+    @property
     def rejected(self) -> bool:
         """Whether its kubelet has rejected it: no container starts (Kubernetes 1.36, pkg/kubelet, rejectPod)."""
         return self.failed and not self.admitted

@@ -92,7 +92,7 @@ def _is_known(complete: Sequence[OnClaim], job: OnClaim) -> bool:
 
 
 def _missing(resource: Manifest) -> tuple[str, str, str, str] | None:
-    model = mapping(mapping(resource, "spec"), "model")
+    model = mapping(resource, "spec", "model")
     claim, repository = claim_of(resource), repository_of(model.get("source"))
     if not claim or not repository:
         return None

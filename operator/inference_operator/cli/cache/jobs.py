@@ -217,7 +217,7 @@ def _statuses(pod: Manifest | None) -> list[Manifest]:
 
 
 def _message(pod: Manifest | None) -> str:
-    ended = (mapping(mapping(one, "state"), "terminated") for one in _statuses(pod))
+    ended = (mapping(one, "state", "terminated") for one in _statuses(pod))
     return next((str(one["message"]) for one in ended if one.get("message")), "")
 
 
@@ -225,6 +225,6 @@ def _waiting(pod: Manifest | None) -> str:
     scheduled = condition(mapping(pod or {}, "status"), "PodScheduled")
     if scheduled.get("status") == "False":
         return one_line(scheduled.get("message") or scheduled.get("reason"))
-    waits = (mapping(mapping(one, "state"), "waiting") for one in _statuses(pod))
+    waits = (mapping(one, "state", "waiting") for one in _statuses(pod))
     found = next((one for one in waits if one and one.get("reason") != "ContainerCreating"), {})
     return " ".join(one_line(part) for part in (found.get("reason"), found.get("message")) if part)

@@ -128,7 +128,7 @@ async def ready_ports(cluster: KubeCluster, found: AnyResource) -> Sequence[PodP
         leaders = [one.leader for one in engines if one.is_serving]
         return [PodPort(pod.name, pod.ports.get(ENGINE_PORT, 0)) for pod in leaders]
     routers = await pods_of(cluster, key.namespace, selector_text(key.name, component))
-    return [PodPort(pod.name, PORT) for pod in routers if pod.ready and not pod.terminating]
+    return [PodPort(pod.name, PORT) for pod in routers if pod.is_serving]
 
 
 def _bypasses_routers(found: AnyResource) -> bool:

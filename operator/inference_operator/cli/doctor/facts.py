@@ -113,7 +113,7 @@ class ClusterFacts:
     @property
     def settings(self) -> Mapping[str, str]:
         """The operator's settings by their variable, as its Deployment has them."""
-        template = mapping(mapping(mapping(self.operator or {}, "spec"), "template"), "spec")
+        template = mapping(self.operator or {}, "spec", "template", "spec")
         variables = (one for container in objects(template, "containers") for one in objects(container, "env"))
         return {str(one.get("name")): str(one.get("value") or "") for one in variables}
 
@@ -127,7 +127,7 @@ def place_of(manifest: Manifest) -> str:
 
 
 def labels_of(manifest: Manifest) -> Manifest:
-    return mapping(mapping(manifest, "metadata"), "labels")
+    return mapping(manifest, "metadata", "labels")
 
 
 def unseen(check: str, found: Listed) -> Iterator[Finding]:

@@ -149,7 +149,7 @@ def leftovers(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _schema(definition: Manifest) -> Manifest:
     versions = (one for one in objects(mapping(definition, "spec"), "versions") if one.get("name") == VERSION)
-    return mapping(mapping(next(versions, {}), "schema"), "openAPIV3Schema")
+    return mapping(next(versions, {}), "schema", "openAPIV3Schema")
 
 
 def _fields(schema: Manifest, path: str) -> Iterator[str]:
@@ -170,7 +170,7 @@ def overlap(facts: ClusterFacts) -> Iterator[Finding]:
     if len(serving) < 2:  # noqa: PLR2004 - one is as it should be
         return
     resources = facts.seen(INFERENCE_DEPLOYMENT)
-    named = {str(mapping(mapping(one, "status"), "operator").get("account") or "") for one in resources}
+    named = {str(mapping(one, "status", "operator").get("account") or "") for one in resources}
     acts = ", ".join(sorted(named - {""}))
     who = f" The status of its InferenceDeployments names {acts}." if acts else ""
     places = " and ".join(sorted(map(place_of, serving)))

@@ -57,7 +57,7 @@ def _no_gpus(facts: ClusterFacts, *, is_named: bool) -> Finding:
         return Finding("GPUs", Health.NOTE, text)
     cure = "Install NVIDIA's device plugin; for nodes that appear on demand set `settings.gpuOffers`."
     resources = facts.seen(INFERENCE_DEPLOYMENT)
-    devices = ((one, mapping(mapping(one, "spec"), "hardware").get("device")) for one in resources)
+    devices = ((one, mapping(one, "spec", "hardware").get("device")) for one in resources)
     wanting = sorted(name_of(one) for one, device in devices if (device or HardwareSpec().device) != Device.CPU)
     if not wanting:
         text = "No node offers GPUs now. Engines with `hardware.device: CPU` need none."
@@ -146,7 +146,7 @@ def images(facts: ClusterFacts) -> Iterator[Finding]:
         for pod in facts.seen(POD)
         for part in ("initContainerStatuses", "containerStatuses")
         for state in objects(mapping(pod, "status"), part)
-        if (waiting := mapping(mapping(state, "state"), "waiting")).get("reason") in PULL_ERRORS
+        if (waiting := mapping(state, "state", "waiting")).get("reason") in PULL_ERRORS
     }
     for image, (pod, message) in sorted(failed.items()):
         cure = EXPLANATIONS[Reason.IMAGE_PULL_FAILED].cure

@@ -100,7 +100,7 @@ def admission(facts: ClusterFacts) -> Iterator[Finding]:
     policies = [
         one
         for one in facts.seen(ADMISSION_POLICY)
-        if _covers_pods(mapping(mapping(one, "spec"), "matchConstraints"), "resourceRules")
+        if _covers_pods(mapping(one, "spec", "matchConstraints"), "resourceRules")
     ]
     if strict := [name_of(one) for one in policies if mapping(one, "spec").get("failurePolicy") != "Ignore"]:
         yield Finding("Policies", Health.NOTE, f"Policies that may refuse pods: {', '.join(sorted(strict))}.")
@@ -118,7 +118,7 @@ with the namespace."""
 
 
 def _webhook(facts: ClusterFacts, one: Manifest, hook: Manifest) -> Finding:
-    service = mapping(mapping(hook, "clientConfig"), "service")
+    service = mapping(hook, "clientConfig", "service")
     place = f"{service.get('namespace')}/{service.get('name')}"
     if service and place in facts.missing_services:
         message = f"{name_of(one)} must answer for each pod, and its Service {place} does not exist."
@@ -161,7 +161,7 @@ def network_policies(facts: ClusterFacts) -> Iterator[Finding]:
     needed = why if groups and not isinstance(groups, Unseen) else ""
     found = facts.of(DAEMON_SET)
     names = {name_of(one) for one in facts.seen(DAEMON_SET)}
-    kubelets = [str(mapping(mapping(one, "status"), "nodeInfo").get("kubeletVersion")) for one in facts.seen(NODE)]
+    kubelets = [str(mapping(one, "status", "nodeInfo").get("kubeletVersion")) for one in facts.seen(NODE)]
     k3s = any("+k3s" in kubelet or "+rke2" in kubelet for kubelet in kubelets)
     if name := next((title for key, title in ENFORCING.items() if key in names), "k3s" if k3s else ""):
         yield Finding("NetworkPolicies", Health.GOOD, f"{name} enforces them.")
@@ -196,9 +196,7 @@ def metrics(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding("Metrics API", Health.GOOD, f"{METRICS} is served.")
     else:
         yield Finding("Metrics API", Health.NOTE, f"{METRICS} is not served. Only `kubectl top` needs it.")
-    backends = {
-        str(mapping(mapping(one, "spec"), "autoscaling").get("backend")) for one in facts.seen(INFERENCE_DEPLOYMENT)
-    }
+    backends = {str(mapping(one, "spec", "autoscaling").get("backend")) for one in facts.seen(INFERENCE_DEPLOYMENT)}
     for backend, group in (("HPA", EXTERNAL), ("KEDA", SCALED_OBJECT.group)):
         if backend in backends and group not in facts.groups - broken:
             message = f"Resources have `autoscaling.backend: {backend}`, and {group} is not served."

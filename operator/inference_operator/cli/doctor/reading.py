@@ -151,7 +151,7 @@ class ClusterReader:
         if own is None:
             return Unseen("there is no operator")
         namespace = own["metadata"]["namespace"]
-        pod = mapping(mapping(mapping(own, "spec"), "template"), "spec")
+        pod = mapping(own, "spec", "template", "spec")
         account = f"system:serviceaccount:{namespace}:{pod.get('serviceAccountName') or 'default'}"
         subject = {"user": account, "groups": groups_of(account)}
         try:
@@ -168,7 +168,7 @@ class ClusterReader:
             if not isinstance(found := lists[kind], Unseen)
             for one in found
             for hook in objects(one, "webhooks")
-            if (service := mapping(mapping(hook, "clientConfig"), "service"))
+            if (service := mapping(hook, "clientConfig", "service"))
         }
         refs = [Ref(SERVICE, *place) for place in sorted(places)]
         return frozenset([f"{ref.namespace}/{ref.name}" for ref in refs if not await self._one(ref)])

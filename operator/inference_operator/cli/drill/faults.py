@@ -87,11 +87,11 @@ class Pods:
 
     @property
     def ready_routers(self) -> Sequence[PodView]:
-        return [pod for pod in self.routers if pod.ready and not pod.terminating]
+        return [pod for pod in self.routers if pod.is_serving]
 
     @property
     def ready_gateways(self) -> Sequence[PodView]:
-        return [pod for pod in self.gateways if pod.ready and not pod.terminating]
+        return [pod for pod in self.gateways if pod.is_serving]
 
     @property
     def all(self) -> Sequence[PodView]:

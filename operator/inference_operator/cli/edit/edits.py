@@ -209,7 +209,7 @@ def _restart(part: RenewedPart) -> Edit:
     def forbids(live: Manifest) -> str:
         if is_paused(live):
             return PAUSED
-        if part is ROUTERS and mapping(mapping(live, "spec"), "router").get("strategy") == "External":
+        if part is ROUTERS and mapping(live, "spec", "router").get("strategy") == "External":
             return part.none
         if name := git_owner(live, (*part.path, RENEWED_ANNOTATION)):
             source = f"{name} sets the annotation from its source, so nothing was changed."

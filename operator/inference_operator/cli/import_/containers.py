@@ -165,7 +165,7 @@ def _take_environment(origin: ForeignObject, draft: Draft, path: Path) -> None:
     kept: list[Manifest] = list(mapping(draft.spec, "engine").get("env") or ())
     for index, one in enumerate(origin.look(list, *path) or ()):
         name = str(one.get("name") or "") if isinstance(one, dict) else ""
-        secret = mapping(mapping(one, "valueFrom"), "secretKeyRef") if name else {}
+        secret = mapping(one, "valueFrom", "secretKeyRef") if name else {}
         if name in HUB_TOKENS and secret.get("name"):
             reference = {"name": secret["name"], "key": str(secret.get("key") or HUB_TOKEN)}
             draft.put("model.tokenSecretRef", reference)

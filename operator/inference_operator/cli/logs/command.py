@@ -150,7 +150,7 @@ def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
         for one in started:
             container, has_run = str(one.get("name") or ""), bool(one.get("restartCount"))
             source = f"{name}/{container}" if len(started) > 1 else name
-            end = mapping(mapping(one, "lastState"), "terminated")
+            end = mapping(one, "lastState", "terminated")
             has_failed = bool(end.get("exitCode")) and end.get("reason") != "OOMKilled"
             yield Container(name, container, has_run, source, has_failed, has_been_ready(pod), component_of(pod))
 

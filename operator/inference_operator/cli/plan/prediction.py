@@ -67,7 +67,7 @@ class Prediction:
 def prediction(inputs: Inputs) -> Prediction:
     """The writes that follow from what is observed. Deletions of pods, and labels of pods, are not among them."""
     first, written, unread = inputs.children, dict[Ref, Manifest | None](), dict[Lookup, None]()
-    has_key = any(asked_key(mapping(mapping(live, "spec"), "template")) for live in first.values())
+    has_key = any(asked_key(mapping(live, "spec", "template")) for live in first.values())
     decided = outcome(inputs)
     for _ in range(MOST_ROUNDS):
         unread.update(dict.fromkeys(look for look in decided.lookups if look not in inputs.lookups))

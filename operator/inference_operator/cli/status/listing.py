@@ -48,7 +48,7 @@ def summary(live: Manifest, at: datetime) -> Summary:
         namespace=_text(metadata, "namespace"),
         name=_text(metadata, "name"),
         model=_text(status, "model"),
-        source=_text(mapping(mapping(live, "spec"), "model"), "source"),
+        source=_text(mapping(live, "spec", "model"), "source"),
         ready=is_ready,
         reason=_text(status, "reason") or _text(ready, "reason") or "WaitingForOperator",
         message=harmless(_text(status, "message")) if not is_ready or _is_in_trouble(status) else "",

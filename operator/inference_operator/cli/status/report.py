@@ -172,7 +172,7 @@ def _no_traffic(now: LiveResource) -> str:
         return "`router.strategy` is External, so no router of the operator counts requests"
     if not routers:
         return "there is no router yet"
-    if not any(pod.ready and not pod.terminating for pod in routers):
+    if not any(pod.is_serving for pod in routers):
         return "no router is ready yet"
     return "you lack the right to get `pods/proxy`" if now.is_forbidden else "no router answered"
 

@@ -151,7 +151,7 @@ class BundleReader:
             namespace = str(mapping(one, "metadata").get("namespace"))
             folder = f"operator/{namespace}"
             self._dump(f"{folder}/deployment-{name_of(one)}.yaml", one)
-            chosen = mapping(mapping(mapping(one, "spec"), "selector"), "matchLabels")
+            chosen = mapping(one, "spec", "selector", "matchLabels")
             labels = ",".join(f"{key}={value}" for key, value in chosen.items())
             if labels:
                 await self._pods(f"{folder}/pods", namespace, labels)
