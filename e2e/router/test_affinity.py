@@ -103,6 +103,24 @@ async def test_a_session_goes_to_one_engine_whatever_it_sends(loopback: Loopback
     assert len({await _engine(loopback, body, **{"x-session-id": "s1"}) for body in bodies}) == 1
 
 
+async def test_a_request_waits_for_its_engine_only_while_all_are_full(loopback: Loopback) -> None:
+    loopback.engine_max_concurrency = 2
+    engines = await _started(loopback, 3)
+    session = {"x-session-id": "s1"}
+    own = await _engine(loopback, _chat("Be brief.", "Question"), **session)
+    held = {**_chat("Be brief.", "Question"), "held": 1}
+    asked = [asyncio.create_task(_engine(loopback, held, **session)) for _ in range(2)]
+    await loopback.until_counted(next(engine for engine in engines if engine.address == own), started=3)
+    asked += [asyncio.create_task(_engine(loopback, held, **session)) for _ in range(4)]
+    assert await loopback.until_started(7) == [3 if engine.address == own else 2 for engine in engines]
+    asked.append(asyncio.create_task(_engine(loopback, held, **session)))
+    await loopback.until_held(7)
+    for engine in engines:
+        await loopback.release(engine)
+    assert set(await asyncio.gather(*asked)) == {engine.address for engine in engines}
+    assert await _engine(loopback, _chat("Be brief.", "Question"), **session) == own
+
+
 async def test_an_adapter_has_engines_of_its_own(loopback: Loopback) -> None:
     await _started(loopback, 3)
     body = _chat("Be brief.", "Question")

@@ -33,6 +33,7 @@ PYTEST = (
     "-m",
     "pytest",
     "-q",
+    "--tb=short",
     "-p",
     durations_plugin.__name__,
     "--durations=10",
