@@ -23,7 +23,7 @@ from inference_operator.sizing.kv_cache import cache_reads
 from inference_operator.sizing.paged import PagedEngine
 from inference_operator.sizing.serving import Load, Serving
 from inference_operator.sizing.shape import ParallelSizes, Shape
-from inference_operator.sizing.step_costs import TERA, costs_of_work, step_work
+from inference_operator.sizing.step_costs import TERA, costs_at_speed
 from inference_operator.sizing.steptime import Overhead, StepCosts
 
 FILE = Path(__file__).parent / "data" / "throughput.csv"
@@ -86,12 +86,13 @@ class Point:
     def costs(self, share: float) -> StepCosts:
         """The costs of a step, if tensor cores reach this share."""
         gpu = self.on_gpu.gpu
-        return costs_of_work(
-            step_work(self.facts, cache_reads(self.facts, self.on_gpu.engine, self.shape), self.shape),
+        return costs_at_speed(
+            self.facts,
             gpu,
+            cache_reads(self.facts, self.on_gpu.engine, self.shape),
             self.on_gpu.overhead,
+            self.shape,
             operations_per_second=gpu.tflops * TERA * SPEEDUP[self.cell.arithmetic] * share,
-            stages=self.shape.parallel.pipeline,
             estimated=False,
         )
 

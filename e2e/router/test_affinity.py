@@ -46,6 +46,10 @@ def _chat(system: str, *turns: str) -> dict[str, object]:
     return {"model": "chat", "messages": messages}
 
 
+def _held(text: str) -> dict[str, object]:
+    return {**_chat("Be brief.", text), "held": 1}
+
+
 async def test_haproxy_accepts_the_configuration_without_a_warning(loopback: Loopback) -> None:
     await loopback.start_router()
     assert await loopback.checked_configuration() == ("", "")
@@ -108,7 +112,7 @@ async def test_a_request_waits_for_its_engine_only_while_all_are_full(loopback: 
     engines = await _started(loopback, 3)
     session = {"x-session-id": "s1"}
     own = await _engine(loopback, _chat("Be brief.", "Question"), **session)
-    held = {**_chat("Be brief.", "Question"), "held": 1}
+    held = _held("Question")
     asked = [asyncio.create_task(_engine(loopback, held, **session)) for _ in range(2)]
     await loopback.until_counted(next(engine for engine in engines if engine.address == own), started=3)
     asked += [asyncio.create_task(_engine(loopback, held, **session)) for _ in range(4)]
@@ -121,6 +125,27 @@ async def test_a_request_waits_for_its_engine_only_while_all_are_full(loopback: 
     assert await _engine(loopback, _chat("Be brief.", "Question"), **session) == own
 
 
+async def test_what_waits_for_full_engines_goes_to_the_next_place_that_becomes_free(loopback: Loopback) -> None:
+    loopback.engine_max_concurrency = 2
+    engines = await _started(loopback, 3)
+    asked = [
+        asyncio.create_task(_engine(loopback, _held(f"Question {n}"), **{"x-session-id": f"s{n}"})) for n in range(6)
+    ]
+    assert await loopback.until_started(6) == [2, 2, 2]
+    asked += [
+        asyncio.create_task(_engine(loopback, _held(f"Question {n}"), **{"x-session-id": f"s{n}"})) for n in range(8)
+    ]
+    await loopback.until_queued(8)
+    added = await loopback.start_engine()
+    await loopback.until_counted(added, started=2)
+    await loopback.until_queued(6)
+    await loopback.release(engines[0])
+    await loopback.until_counted(engines[0], started=8)
+    for engine in loopback.engines:
+        await loopback.release(engine)
+    assert len(set(await asyncio.gather(*asked))) == 4
+
+
 async def test_an_adapter_has_engines_of_its_own(loopback: Loopback) -> None:
     await _started(loopback, 3)
     body = _chat("Be brief.", "Question")
@@ -130,7 +155,7 @@ async def test_an_adapter_has_engines_of_its_own(loopback: Loopback) -> None:
 
 async def test_many_requests_at_once_with_one_text_are_spread(loopback: Loopback) -> None:
     engines = await _started(loopback, 2)
-    body = {**_chat("Be brief.", "The same"), "held": 1}
+    body = _held("The same")
     held = [asyncio.ensure_future(_engine(loopback, body)) for _ in range(40)]
     counts = await loopback.until_started(len(held))
     assert min(counts) >= 10, counts

@@ -19,8 +19,7 @@ from e2e.test_keys import status
 from e2e.test_watchdog import SHORT_STALL, stalled
 from inference_operator.engines.programs import (
     KEY_FILE,
-    KEY_PROGRAM,
-    KEY_SOURCE,
+    KEY_PROGRAMS,
     MIDDLEWARE,
     PROGRAMS_VARIABLE,
     guard_of,
@@ -46,7 +45,7 @@ def test_no_route_of_vllm_but_health_and_metrics_is_answered_without_the_key(tmp
         "file": KEY_FILE,
         "key": KEY,
         "env": {
-            PROGRAMS_VARIABLE: programs_text({KEY_PROGRAM: KEY_SOURCE}),
+            PROGRAMS_VARIABLE: programs_text(KEY_PROGRAMS),
             "VLLM_SERVER_DEV_MODE": "1",
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
         },

@@ -107,6 +107,17 @@ def test_without_a_known_speed_the_target_is_the_default(plan: Plan) -> None:
     assert (found.bound, found.concurrency) == (TargetBound.UNKNOWN_SPEED, UNKNOWN_TARGET)
 
 
+def test_a_short_context_leaves_the_same_kv_cache_whether_or_not_the_speed_is_known() -> None:
+    per_gpu = replace(PER_GPU, max_concurrency_at_2048_tokens=10.0)
+    plan = replace(PLAN, per_gpu=per_gpu, max_model_len=512)
+    load = Load(prompt=200, answer=100)
+    known, unknown = (
+        target_concurrency(each, max_num_seqs=256, load=load).bounds[TargetBound.KV_CACHE]
+        for each in (plan, replace(plan, step=None))
+    )
+    assert known == pytest.approx(unknown)
+
+
 @pytest.mark.parametrize(
     "impossible",
     [

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from syrupy.assertion import SnapshotAssertion
 
-from inference_operator.cli.bench.command import plot, row, titles, verdict
+from inference_operator.cli.bench.command import COLUMNS, aligned, plot, row, verdict
 from inference_operator.cli.bench.levels import BenchReport, LatencyGoal, LevelResult, level_result
 from inference_operator.cli.chat.answers import AnswerTimes
 from inference_operator.cli.cluster_command import ClusterCommand
@@ -198,7 +198,7 @@ def test_a_level_counts_what_arrived_in_its_time() -> None:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_screen_of_a_service(columns: int, snapshot: SnapshotAssertion) -> None:
-    lines = [titles(), *map(row, LEVELS), "", plot(REPORT, columns), "", *verdict(REPORT)]
+    lines = [aligned(COLUMNS), *map(row, LEVELS), "", plot(REPORT, columns), "", *verdict(REPORT)]
     text = "\n".join(lines) + "\n"
     assert max(map(len, text.splitlines()[:-3])) <= columns
     assert text == snapshot.use_extension(GoldenFile.ending("txt"))

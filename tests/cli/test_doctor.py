@@ -22,6 +22,16 @@ from inference_operator.api.model_gateway import MODEL_GATEWAY_API
 from inference_operator.cli.doctor import probe_program
 from inference_operator.cli.doctor.command import findings, screen
 from inference_operator.cli.doctor.facts import (
+    OPERATOR_RIGHTS,
+    OWN_RIGHTS,
+    RESOURCE,
+    ClusterFacts,
+    Finding,
+    Health,
+    ProbeResult,
+    Unseen,
+)
+from inference_operator.cli.doctor.kinds import (
     API_SERVICE,
     COREFILE,
     DAEMON_SET,
@@ -29,17 +39,9 @@ from inference_operator.cli.doctor.facts import (
     LEASE,
     MUTATING_WEBHOOKS,
     NAMESPACE,
-    OPERATOR_RIGHTS,
-    OWN_RIGHTS,
-    RESOURCE,
     RUNTIME_CLASS,
     STORAGE_CLASS,
     VALIDATING_WEBHOOKS,
-    ClusterFacts,
-    Finding,
-    Health,
-    ProbeResult,
-    Unseen,
 )
 from inference_operator.cli.doctor.probe import probe_pod, probed, result_of
 from inference_operator.controller.cluster import ClusterError

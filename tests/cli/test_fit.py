@@ -75,6 +75,15 @@ def test_a_model_whose_cuda_graphs_exceed_the_memory_does_not_fit(
     assert "short by" in found["reason"]
 
 
+@pytest.mark.parametrize(("context", "ended"), [("2048", "of these\n"), ("4096", " of 2,048 tokens\n")])
+def test_only_longer_contexts_are_compared_with_2048_tokens(
+    capsys: pytest.CaptureFixture[str], context: str, ended: str
+) -> None:
+    _, output, _ = fit(capsys, f"Qwen/Qwen3-8B --gpu-memory-gib 79.19 --max-model-len {context} -v")
+    (line,) = (line for line in output.splitlines(keepends=True) if "maximum concurrency" in line)
+    assert line.endswith(ended)
+
+
 def test_a_config_may_begin_with_a_byte_order_mark(capsys: pytest.CaptureFixture[str], config: Path) -> None:
     plain = answer(capsys, f"--config {config} {REPLAY}")
     config.write_bytes(codecs.BOM_UTF8 + config.read_bytes())

@@ -13,9 +13,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
-from inference_operator.cli.import_.command import READERS
 from inference_operator.cli.import_.containers import serve_arguments
 from inference_operator.cli.import_.origin import ForeignObject
+from inference_operator.cli.import_.readers import READERS
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.vllm.imported import imported_arguments
 from tests.cli.conftest import Infd

@@ -40,6 +40,7 @@ def test_the_plan_table_has_the_sizes_and_a_summary(infd: Infd) -> None:
     [
         ("BAAI/bge-m3", {}, (" 0.92 ", "left, as this model has no KV cache. That is 256 requests of 8,192")),
         ("Qwen/Qwen3-30B-A3B", {"kind": "SGLang"}, (" 0.82 ", "requests of 40,960 tokens at once, or 1,0")),
+        ("Qwen/Qwen3-8B", {"maxModelLen": 1024}, (" 1,024 ", "requests of 1,024 tokens at once.")),
     ],
 )
 def test_numbers_of_the_plan_read_as_numbers(

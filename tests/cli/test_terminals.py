@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from inference_operator.cli.chat.command import ChatWaits
-from inference_operator.cli.doctor.facts import MUTATING_WEBHOOKS
+from inference_operator.cli.doctor.kinds import MUTATING_WEBHOOKS
 from inference_operator.cli.main import COMMANDS
 from inference_operator.cli.status.screen import Harmless
 from inference_operator.kube.lookup_listings import EVENT

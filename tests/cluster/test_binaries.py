@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.go_modules import ETCD_MODULE
+from e2e.go_modules import ETCD_MODULE, MODULES
 from e2e.localkube.binaries import COMMANDS, MODULE, Level, build_key, ensure_command, module_version
 from e2e.localkube.errors import ClusterError
-from e2e.localkube.toolchain import required_version
+from e2e.localkube.toolchain import PYPI_VERSION, required_version
 
 
 @pytest.fixture
@@ -63,3 +63,9 @@ def test_a_go_mod_without_a_version_is_refused() -> None:
 def test_an_unknown_command_is_refused_with_the_names_of_known_commands() -> None:
     with pytest.raises(ClusterError, match=r"no command kubctl; there are: etcd, .*kubectl"):
         ensure_command("kubctl")
+
+
+def test_the_toolchain_from_pypi_builds_every_module() -> None:
+    wanted = [required_version(path.read_text()) for path in MODULES.glob("*/go.mod")]
+    assert len(wanted) > 10
+    assert max(wanted) <= required_version(f"go {PYPI_VERSION}\n")

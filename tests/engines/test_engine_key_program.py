@@ -17,8 +17,7 @@ from prometheus_client import CollectorRegistry, Counter
 from inference_operator.engines import engine_key_program as program
 from inference_operator.engines.engine_key_program import EngineKey
 from inference_operator.engines.programs import (
-    KEY_PROGRAM,
-    KEY_SOURCE,
+    KEY_PROGRAMS,
     MIDDLEWARE,
     PROGRAMS_VARIABLE,
     guard_of,
@@ -405,7 +404,7 @@ def test_a_started_command_can_import_the_middleware_and_knows_its_key(tmp_path:
     command = (*guard_of("qwen $(x)").command, sys.executable, "-c", look)
     variables = {
         **os.environ,
-        PROGRAMS_VARIABLE: programs_text({KEY_PROGRAM: KEY_SOURCE}),
+        PROGRAMS_VARIABLE: programs_text(KEY_PROGRAMS),
         "TMPDIR": str(tmp_path),
         "PYTHONPATH": "/else",
     }

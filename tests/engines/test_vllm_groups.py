@@ -13,7 +13,6 @@ from inference_operator.engines.group.launch import (
     ADDRESS_VARIABLE,
     CONTROL_PORT,
     DRAIN,
-    HEALTH_PORT,
     MEMBER,
     NAME_VARIABLE,
     RANK_VARIABLE,
@@ -23,7 +22,7 @@ from inference_operator.engines.group.launch import (
 )
 from inference_operator.engines.group.options import EndCause, Options
 from inference_operator.engines.group.peers import Visitors
-from inference_operator.engines.process import EngineProcess
+from inference_operator.engines.process import HEALTH_PORT, EngineProcess
 from inference_operator.engines.programs import GPU_CHECK, PROGRAMS_VARIABLE
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS
 from inference_operator.engines.vllm.groups import HOST_IP, WORKER_ARGS

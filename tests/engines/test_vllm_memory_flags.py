@@ -4,10 +4,10 @@ import pytest
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.memory_flags import MAX_CACHE_BYTES, with_arguments
+from inference_operator.engines.vllm.memory_flags import MAX_CACHE_BYTES, shape_of
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.settings import Settings
-from inference_operator.sizing.shape import Adapters, Shape
+from inference_operator.sizing.shape import Adapters
 
 IMAGE = "docker.io/vllm/vllm-openai:v0.32.0"
 
@@ -32,7 +32,7 @@ IMAGE = "docker.io/vllm/vllm-openai:v0.32.0"
     ],
 )
 def test_lora_adapters_are_read_from_the_arguments(args: list[str], expected: Adapters | None) -> None:
-    assert with_arguments(Shape(), args).adapters == expected
+    assert shape_of(EngineSpec(args=args)).adapters == expected
 
 
 def test_a_kv_cache_larger_than_any_gpu_memory_is_refused() -> None:

@@ -5,8 +5,9 @@ import re
 import pytest
 
 from inference_operator.api.reasons import Reason
+from inference_operator.engines.start_log import known_errors
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, REMOVED_FLAGS
-from inference_operator.engines.vllm.start_log import ERRORS, START_ERRORS
+from inference_operator.engines.vllm.start_log import ERRORS
 from inference_operator.engines.vllm.vllm import Vllm
 
 SAID: list[tuple[str, Reason, str]] = [
@@ -238,5 +239,5 @@ def test_no_cure_names_an_argument_that_the_operator_refuses() -> None:
 
 
 def test_each_error_has_another_wording() -> None:
-    wordings = [error.wording.pattern for error in START_ERRORS]
+    wordings = [error.wording.pattern for error in known_errors("inference_operator.engines.vllm", "start-errors")]
     assert len(set(wordings)) == len(wordings) > 35

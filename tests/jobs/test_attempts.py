@@ -13,7 +13,7 @@ from inference_operator.jobs.attempts import (
     LONGEST_WAIT,
     Attempt,
     AttemptsProgress,
-    PodWait,
+    JobWait,
     wait_after,
 )
 from inference_operator.jobs.attempts import attempts_progress as progress_of
@@ -50,7 +50,7 @@ def test_the_first_inspection_job_is_wanted_if_there_are_no_attempts() -> None:
 
 def test_inspection_progress_has_the_cause_why_the_pod_of_the_current_attempt_does_not_run() -> None:
     assert attempts_progress([running(1, NO_IMAGE)], NOW, wanted=True) == AttemptsProgress(
-        (1,), waiting=PodWait(Reason.IMAGE_PULL_FAILED, PULL, NOW)
+        (1,), waiting=JobWait(Reason.IMAGE_PULL_FAILED, PULL, NOW)
     )
 
 
@@ -107,7 +107,7 @@ def test_after_an_inspection_timeout_the_failure_names_why_the_pod_was_not_creat
     ],
 )
 def test_the_problem_of_a_waiting_inspection_attempt_has_a_cure(problem: PodProblem, words: str) -> None:
-    assert attempts_progress([running(1, problem)], NOW, wanted=True).waiting == PodWait(problem.reason, words, NOW)
+    assert attempts_progress([running(1, problem)], NOW, wanted=True).waiting == JobWait(problem.reason, words, NOW)
 
 
 def test_an_inspection_that_is_no_longer_needed_starts_no_further_attempt() -> None:

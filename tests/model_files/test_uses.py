@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference_operator.cli.cache.contents import models_on_claims
+from inference_operator.cli.cache.contents import ClaimObjects, models_on_claims
 from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.pruning import CachedRepository, deletion_of, kernels_kept
@@ -190,12 +190,9 @@ def test_uses_reach_the_job_unchanged() -> None:
 
 def test_models_are_listed_as_complete_half_loaded_or_missing_with_their_users() -> None:
     loader = mounting("Job", "hf://org/next", "--revision=main")
-    rows = models_on_claims(
-        [resource(), resource("b", model={"source": "hf://org/third"})],
-        [record()],
-        [loader],
-        {("default", "w"): "Downloading 40 %, 62.0 of 146.0 GB, 3 min left"},
-    )
+    resources = [resource(), resource("b", model={"source": "hf://org/third"})]
+    step = "Downloading 40 %, 62.0 of 146.0 GB, 3 min left"
+    rows = models_on_claims(ClaimObjects(resources, [record()], [loader]), [step])
     assert [(one.model, one.state, one.size_bytes, one.used_by) for one in rows] == [
         ("org/name", "complete", 3 * 2**30, ("qwen",)),
         ("org/next", "half-loaded: Downloading 40 %, 62.0 of 146.0 GB, 3 min left", 0, ()),
@@ -204,7 +201,8 @@ def test_models_are_listed_as_complete_half_loaded_or_missing_with_their_users()
 
 
 def test_a_job_that_is_over_and_recorded_is_one_row() -> None:
-    rows = models_on_claims([resource()], [record()], [mounting("Job", "hf://org/name", ended=True)], {})
+    job = mounting("Job", "hf://org/name", ended=True)
+    rows = models_on_claims(ClaimObjects([resource()], [record()], [job]), [""])
     assert [one.revision for one in rows] == [A]
 
 

@@ -93,7 +93,7 @@ def test_a_missing_number_is_named(tmp_path: Path, missing: str) -> None:
     written = write_model(tmp_path / "a.gguf", **nothing)
     with pytest.raises(UnreadableError) as refused:
         config_of(gguf_header(written.read_bytes()))
-    assert refused.value.field.startswith("header.llama.")
+    assert refused.value.why.field.startswith("header.llama.")
 
 
 def test_every_cut_of_a_header_is_short_and_no_other_error(content: bytes) -> None:

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from inference_operator.api.reasons import Reason
+from inference_operator.jobs.attempts import JobWait
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.objects.child import child
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, PROGRAM, ROUTER
@@ -17,7 +18,7 @@ from inference_operator.pipeline.adapter_lists import Adapter
 from inference_operator.pipeline.decide import decided_parts, outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Paused
-from inference_operator.pipeline.part import Feature, ModelWait, Part
+from inference_operator.pipeline.part import Feature, Part
 from inference_operator.pipeline.summed import DoubledWriteError, summed
 from inference_operator.views.pod import pod_view
 from tests.pipeline.test_decide import GOLDEN
@@ -71,7 +72,7 @@ def test_the_states_have_a_part_of_every_feature_that_says_something() -> None:
 def test_what_two_parts_contribute_is_joined() -> None:
     first, second = config_map("b", x="1"), config_map("a", x="2")
     late, early = NOW + timedelta(minutes=2), NOW + timedelta(minutes=1)
-    waits = (ModelWait(Reason.DOWNLOADING_MODEL, "first"), ModelWait(Reason.VERIFYING_MODEL, "second"))
+    waits = (JobWait(Reason.DOWNLOADING_MODEL, "first"), JobWait(Reason.VERIFYING_MODEL, "second"))
     download = Part(feature=Feature.DOWNLOAD, desired=first, due=late, notice="One.", model_wait=waits[0])
     adapters = Part(feature=Feature.ADAPTERS, desired=second, due=early, notice="Two.", model_wait=waits[1])
     found = summed(Paused(), [adapters, download])

@@ -133,6 +133,18 @@ def test_an_engine_on_cpus_is_divided_over_nodes() -> None:
     assert "1 ranks (tensor parallel 1) cannot be divided equally over 2 nodes." in message
 
 
+@pytest.mark.parametrize(
+    ("kind", "device"),
+    [("VLLM", "GPU"), ("VLLM", "CPU"), ("SGLang", "GPU"), ("Transformers", "GPU"), ("Transformers", "CPU")],
+)
+def test_a_size_that_the_model_does_not_allow_is_refused_on_cpus_and_where_no_gpu_is_known(
+    kind: str, device: str
+) -> None:
+    asked: Manifest = {"hardware": {"device": device}, "parallelism": {"tensor": 48}}
+    raw = inference_deployment(source="hf://Qwen/Qwen3-0.6B", engine={"kind": kind}, **asked)
+    assert refusal(raw, []).startswith("spec.parallelism.tensor: ")
+
+
 def test_room_counts_sets_of_different_nodes() -> None:
     def room(amounts: list[int], nodes: int, tensor: int = 4) -> int:
         seen = [node_view(node(f"n{number}", gpus=amount)) for number, amount in enumerate(amounts)]

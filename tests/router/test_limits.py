@@ -14,6 +14,8 @@ RATE, CONCURRENT = 1200, 400
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n"
 IDLE_DEMAND = 0.01
 """`IDLE` of the script: a user with less is forgotten."""
+LAG = 1
+"""Rounds by which answers are behind where none is late."""
 TICKS = 20
 """Steps of a simulated second."""
 
@@ -67,7 +69,7 @@ class Fleet:
             others = [] if self.apart else [users for other, users in enumerate(told) if other != place]
             others += [self.peers.parsed(text)[1] for text in self.strangers]
             running = self.running[place]
-            limiter.learn(limiter, self.lua.table_from(others), lambda _, running=running: running, self.now)
+            limiter.learn(limiter, self.lua.table_from(others), lambda _, running=running: running, self.now, LAG)
 
     def rates(self, seconds: int, weights: list[int], per_tick: int = 8) -> int:
         """Admitted requests; those of each tick go to processes by weight, and end at once."""
@@ -207,7 +209,7 @@ def test_a_hostile_answer_is_dropped_or_has_sane_numbers_and_the_limit_holds(cas
         for numbers in users.values():
             assert 0 <= numbers.demand <= 1e9
             assert 0 <= numbers.in_flight <= 1e9
-        limiter.learn(limiter, fleet.lua.table_from([users]), lambda _: 0, float(case))
+        limiter.learn(limiter, fleet.lua.table_from([users]), lambda _: 0, float(case), LAG)
         for entry in limiter.users.values():
             assert 0 <= entry.share <= 1
             assert entry.most <= 10
@@ -267,6 +269,6 @@ def test_users_that_come_while_others_are_forgotten_are_limited_too() -> None:
     for second in range(100):
         if len(limiter.names) > 50:
             break
-        limiter.learn(limiter, none, in_flight, float(second))
+        limiter.learn(limiter, none, in_flight, float(second), 0)
     assert sorted(limiter.users) == sorted(limiter.names.values())
     assert len(limiter.names) == 50 * 20

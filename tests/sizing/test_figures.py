@@ -10,6 +10,7 @@ from inference_operator.models.facts import Attention, ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
+from inference_operator.sizing.efficiency import MEMORY_SHARE
 from inference_operator.sizing.fitting import fitted_batch
 from inference_operator.sizing.gpu_plan import GpuPlan
 from inference_operator.sizing.kv_cache import (
@@ -23,7 +24,8 @@ from inference_operator.sizing.kv_cache import (
 )
 from inference_operator.sizing.paged import paged_budget
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
-from inference_operator.sizing.step_costs import step_work
+from inference_operator.sizing.step_costs import costs_at_speed
+from inference_operator.sizing.steptime import Overhead
 from tests.sizing.pools import model, on_gpus, pool
 
 H100 = vllm_memory("0.32.0", memory_gib=79.18)
@@ -46,9 +48,11 @@ def test_a_step_reads_layers_with_a_window_apart() -> None:
 
 def test_a_step_reads_the_weights_once_and_computes_with_each_element() -> None:
     qwen = model("Qwen/Qwen3-8B")
-    found = step_work(qwen, cache_reads(qwen, H100, Shape()), Shape())
-    assert (round(found.dense_bytes / 1e9, 1), round(found.token_operations / 1e9, 1)) == (15.1, 13.9)
-    assert found.token_bytes == 147456.0
+    slow = GpuOffer("slow", 80.0, bandwidth_gb_per_s=1 / MEMORY_SHARE, tflops=0.001)
+    reads, overhead = cache_reads(qwen, H100, Shape()), Overhead(0.0, 0.0)
+    found = costs_at_speed(qwen, slow, reads, overhead, Shape(), operations_per_second=1e9, estimated=False)
+    assert (round(found.dense, 1), round(found.token, 1)) == (15.1, 13.9)
+    assert found.cached_token == pytest.approx(147456e-9)
 
 
 def test_the_rest_of_two_gpus_is_the_cache() -> None:

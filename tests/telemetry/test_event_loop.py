@@ -3,17 +3,19 @@
 import asyncio
 import contextlib
 
-from inference_operator.telemetry.event_loop import TICK_SECONDS, WINDOW_SECONDS, LongestStall, StallWatch
+from inference_operator.telemetry.event_loop import TICK_SECONDS, WINDOW_SECONDS, StallWatch
 from tests.controller.virtual_time import run
 
 
 def test_the_longest_stall_of_two_windows_is_shown_and_then_forgotten() -> None:
-    stall = LongestStall()
-    stall.add(2.0, now=WINDOW_SECONDS - 1)
-    assert stall.seconds(now=2 * WINDOW_SECONDS - 1) == 2.0
-    stall.add(0.1, now=2 * WINDOW_SECONDS - 1)
-    assert stall.seconds(now=2 * WINDOW_SECONDS) == 0.1
-    assert stall.seconds(now=10 * WINDOW_SECONDS) == 0.0
+    watch = StallWatch()
+    watch.add(2.0, now=WINDOW_SECONDS - 1)
+    watch.add(0.1, now=2 * WINDOW_SECONDS - 1)
+    assert watch.seconds() == 2.0
+    watch.add(0.0, now=2 * WINDOW_SECONDS)
+    assert watch.seconds() == 0.1
+    watch.add(0.0, now=10 * WINDOW_SECONDS)
+    assert watch.seconds() == 0.0
 
 
 def test_a_loop_that_runs_freely_has_no_stall_and_work_that_takes_its_thread_is_one() -> None:

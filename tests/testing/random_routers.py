@@ -75,6 +75,7 @@ class Routers:
     def injected(self) -> tuple[RouterInputs, RouterInputs | None, str]:
         """A request; the same with something dangerous in one text, None if that is refused; the text."""
         section, names = self._specs.valid_router(), self._names()
+        section.pop("inferencePool", None)
         section.update({"strategy": "PrefixAffinity", "sessionHeader": section.get("sessionHeader", "x-user")})
         first = self._random.getrandbits(32)
         plain = built(section, names, random.Random(first))  # noqa: S311 - as above

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 
-from inference_operator.sizing.budget import TYPICAL_TOKENS
 from inference_operator.sizing.plan import Plan
-from inference_operator.sizing.serving import FULL, TYPICAL_LOAD, Limit, Load, Serving, serving_of_plan
+from inference_operator.sizing.serving import FULL, TYPICAL_LOAD, Limit, Load, Serving, cached_tokens, serving_of_plan
 from inference_operator.sizing.shape import Objective
 
 MARGIN = 0.1
@@ -124,7 +123,7 @@ def room(plan: Plan, load: Load, reported_tokens: int | None = None) -> float | 
         return 0.0
     held = float(reported_tokens or 0)
     if plan.per_gpu:
-        held = plan.per_gpu.max_concurrency_at_2048_tokens * min(TYPICAL_TOKENS, plan.max_model_len or TYPICAL_TOKENS)
+        held = cached_tokens(plan.per_gpu.max_concurrency_at_2048_tokens, plan.max_model_len)
     return FULL * plan.parallel.data * held / (load.new_prompt + load.running_answer) if held else None
 
 
@@ -140,7 +139,7 @@ def _bounds(
         unknown = {TargetBound.UNKNOWN_SPEED: UNKNOWN_TARGET}
         if plan.per_gpu is None:
             return unknown, 0.0
-        held = plan.parallel.data * plan.per_gpu.max_concurrency_at_2048_tokens * TYPICAL_TOKENS
+        held = plan.parallel.data * cached_tokens(plan.per_gpu.max_concurrency_at_2048_tokens, plan.max_model_len)
         return {TargetBound.KV_CACHE: FULL * held / load.resident, **unknown}, 0.0
     held_by_cache = {TargetBound.KV_CACHE: engine.room(load)} if engine.costs.decodes else {}
     served, limit, _ = engine.best(load, replace(aim, percentile=100 - MARGIN * (100 - aim.percentile)))

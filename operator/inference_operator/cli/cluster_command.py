@@ -181,12 +181,9 @@ async def wait_until(
 
 
 async def is_agreed(question: str) -> bool:
-    """Whether the person at the terminal answers a question with yes; the end of the input is no.
+    """Whether who is at the terminal answers yes. The end of the input is no; Ctrl-C raises `KeyboardInterrupt`.
 
     The event loop waits for the line. A reading of Python's own misses a Ctrl-C that comes just before it blocks.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C.
     """
     loop = asyncio.get_running_loop()
     typed = asyncio.Event()

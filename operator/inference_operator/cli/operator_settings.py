@@ -12,7 +12,7 @@ from inference_operator.manifest import Manifest, Ref
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.settings import PREFIX, Settings, setting_errors
 from inference_operator.views.node import NodeView
-from inference_operator.views.raw import mapping, objects
+from inference_operator.views.raw import mapping, named, objects
 
 SELECTOR = "app.kubernetes.io/name=inference-operator"
 """Label of the operator's Deployment (charts/inference-operator/templates/_names.tpl)."""
@@ -31,7 +31,6 @@ class FoundSettings:
 
 
 def settings_of(deployments: Sequence[Manifest], namespace: str) -> FoundSettings:
-    """The settings of the one among several operators that serves a namespace."""
     if found := operator_of(deployments, namespace):
         return _settings(found)
     return FoundSettings(Settings(), (f"No Deployment of an operator for this namespace was found. {INSTEAD}",))
@@ -63,10 +62,10 @@ def is_at_home(deployment: Manifest) -> bool:
 
 def _settings(deployment: Manifest) -> FoundSettings:
     pod = mapping(deployment, "spec", "template", "spec")
-    containers = [one for one in objects(pod, "containers") if one.get("name") == OPERATOR_CONTAINER]
+    container = named(objects(pod, "containers"), OPERATOR_CONTAINER)
     values: dict[str, str] = {}
     notes: list[str] = []
-    for variable in (variable for one in containers for variable in objects(one, "env")):
+    for variable in objects(container, "env"):
         name = str(variable.get("name", ""))
         field = name.removeprefix(PREFIX).lower()
         if field == name.lower() or field not in Settings.model_fields or name in os.environ:
@@ -98,7 +97,6 @@ class LiveState:
     stored_models: Mapping[Ref, Manifest] | None = None
     plans: Mapping[tuple[str, str], Mapping[str, PinnedPlan]] = field(default_factory=dict)
     """Plans of running engines, by namespace and name of their resource, and by role."""
-
     operators: Sequence[Manifest] = ()
 
     def with_policy(self, settings: Settings, document: Manifest) -> Settings:

@@ -144,7 +144,9 @@ class Lister:
                 self._fail(namespace, error)
             else:
                 changed.update(differing if namespace in self._listed else ())  # one that comes had no watch
-                self._succeed(namespace)
+                if self._unreadable.pop(namespace, None) is not None:
+                    log.info("Can list %s again", _named(namespace))
+                self._listed.add(namespace)
         self._settle_kinds(unavailable if watched else None)
         changed.update(await self._list_nodes())
         for kind in self.watchable:
@@ -291,11 +293,6 @@ class Lister:
         """Whether an object is in a namespace that cannot be listed any more."""
         namespace = None if None in self._scope else manifest["metadata"].get("namespace")
         return namespace in self._unreadable and namespace not in self._listed
-
-    def _succeed(self, namespace: str | None) -> None:
-        if self._unreadable.pop(namespace, None) is not None:
-            log.info("Can list %s again", _named(namespace))
-        self._listed.add(namespace)
 
 
 def _priority(event: str, manifest: Manifest) -> Priority:

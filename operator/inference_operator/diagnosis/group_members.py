@@ -94,10 +94,6 @@ def _waits(pod: PodView | None, joined: bool, missing: int, *, leads: bool) -> s
         return f"waits for {missing} member{'s' if missing > 1 else ''} to join" if missing else ""
     if pod.running:
         return UNREACHED if leads else TO_LEADER
-    return _before_it_runs(pod)
-
-
-def _before_it_runs(pod: PodView) -> str:
     problem = pod.problem
     if problem is None:
         return PHRASES[pod.start.stage] if pod.start else AGAIN

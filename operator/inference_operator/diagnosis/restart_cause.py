@@ -6,7 +6,6 @@ from inference_operator.engines.group.ends import FirstEnd, first_end
 from inference_operator.engines.group.options import EXIT, LOST, SILENT, SLOW, STOPPED
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
-from inference_operator.views.pod_startup import ContainerRestart
 
 _STOPPED_BY_KUBELET = (0, 137, 143)
 """Exit codes of a container that the kubelet stopped: those of an end in order, of SIGKILL and of SIGTERM."""
@@ -42,25 +41,21 @@ def restart_cause(engine: EngineView) -> RestartCause:
 
     The leader of a group tells its workers who was first. Its own pod may be new; then the workers name the former one.
     """
-    leader = engine.leader
+    leader, restart = engine.leader, engine.leader.restart
     ends = [end for pod in engine.workers if (end := _reported_end(pod))]
-    if leader.restart is None:
+    if restart is None:
         return _HOW[ends[0].how] if ends else RestartCause.UNKNOWN
     if end := _reported_end(leader):
         named = next((pod.restart for pod in engine.workers if pod.name == end.pod), None)
         return RestartCause.OUT_OF_MEMORY if named and named.out_of_memory else _HOW[end.how]
     if any((end.pod, end.how) == (leader.name, SLOW) for end in ends):
         return RestartCause.SLOW_START
-    return _own(leader.restart)
-
-
-def _reported_end(pod: PodView) -> FirstEnd | None:
-    return first_end(pod.restart.message) if pod.restart else None
-
-
-def _own(restart: ContainerRestart) -> RestartCause:
     if restart.out_of_memory:
         return RestartCause.OUT_OF_MEMORY
     if restart.exit_code is None:
         return RestartCause.UNKNOWN
     return RestartCause.PROBE if restart.exit_code in _STOPPED_BY_KUBELET else RestartCause.ENDED
+
+
+def _reported_end(pod: PodView) -> FirstEnd | None:
+    return first_end(pod.restart.message) if pod.restart else None

@@ -17,7 +17,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.environment import with_defaults
-from inference_operator.engines.model_access import TEMPORARY, HubAccess, Support, hub_access
+from inference_operator.engines.model_access import TEMPORARY, HubAccess, Support, access_variables, bucket_keys
 from inference_operator.engines.options import ImportedArguments, OptionClasses, OptionRule
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.series import series
@@ -148,7 +148,13 @@ class Engine(ABC):
     def access(self, spec: EngineSpec, model: ModelSpec | None = None, /) -> HubAccess:
         """The engine's access to its model; without a model, to any."""
         env = with_defaults(spec.env, self.environment)
-        return hub_access(env, model, writable=self.writable, compiled=self.compiled)
+        return HubAccess(
+            access_variables(env, model),
+            self.writable,
+            revision=model.revision if model else None,
+            compiled=self.compiled,
+            keys=bucket_keys(model.s3) if model else (),
+        )
 
     def support(self, architecture: str, /, *, image: str) -> Support:
         """Whether this image's engine runs models of an architecture, by the name in their config."""

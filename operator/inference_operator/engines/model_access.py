@@ -26,8 +26,6 @@ class SecretVariable:
 
 @dataclass(frozen=True, slots=True)
 class HubAccess:
-    user: int
-    group: int
     env: Sequence[EnvironmentVariable]
     writable: Sequence[str]
     revision: str | None
@@ -36,6 +34,8 @@ class HubAccess:
     """Folder of all compiled kernels; empty if the engine keeps none."""
     keys: Sequence[SecretVariable] = ()
     """Keys of the model's store, which only the Jobs get."""
+    user: int = USER
+    group: int = GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +61,6 @@ _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _VIRTUAL_HOST = "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_SKIP_SIGNATURE")
 """The same in other spellings, as the client reads them (object_store 0.14, `aws/builder.rs`)."""
-
-
-def hub_access(
-    env: Sequence[EnvironmentVariable], model: ModelSpec | None, *, writable: Sequence[str], compiled: str = ""
-) -> HubAccess:
-    return HubAccess(
-        user=USER,
-        group=GROUP,
-        env=access_variables(env, model),
-        writable=writable,
-        revision=model.revision if model else None,
-        compiled=compiled,
-        keys=bucket_keys(model.s3) if model else (),
-    )
 
 
 def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVariable]:

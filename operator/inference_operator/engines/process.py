@@ -69,6 +69,14 @@ class AdapterLoader:
     """Path that answers 200 while the engine is healthy, and not before its adapters are loaded."""
 
 
+HEALTH_PORT = 8002
+"""Port of a member's probes and state, next to those of an engine and of its adapters."""
+READY_PERIOD_SECONDS = 1
+"""The shortest period of a probe. Until some have failed, routers send requests to a leader whose group is over."""
+READY_FAILURES = 2
+"""One lost probe takes no group out of the Service."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """One pod of an engine over several nodes: the program that starts the engine in it, and ends with all others.
@@ -77,15 +85,14 @@ class GroupMember:
     """
 
     size: int
-    health_port: int
-    """TCP port of probes and state, on every member."""
-    ready_path: str
+    health_port: int = HEALTH_PORT
+    ready_path: str = "/ready"
     """Path that answers 200 while the whole engine serves. An adapter loader repeats it, with its own state."""
-    ready_period: int
-    ready_failures: int
-    """Seconds between two readiness probes. One failure makes a pod unready: the answer is known at once, and a drain
-    takes the leader out of rotation by it."""
-    live_path: str
+    ready_period: int = READY_PERIOD_SECONDS
+    """Seconds between two readiness probes. A drain takes the leader out of rotation by them."""
+    ready_failures: int = READY_FAILURES
+    """Failures in a row that make a pod unready."""
+    live_path: str = "/live"
     """Path that answers 200 unless a restart would help. It does so from the beginning on, also while a member waits
     for others: the program itself ends an engine that does not start in time."""
 

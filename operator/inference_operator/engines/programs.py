@@ -61,7 +61,7 @@ def programs_variable() -> Manifest:
 
 
 GPU_CHECK = "gpu_check"
-GPU_CHECK_SOURCE = text_of(__package__, "gpu_check.py")
+CHECK_PROGRAMS = {GPU_CHECK: text_of(__package__, "gpu_check.py")}
 SHARED = "-SHARED"
 """Ending of the product label of a GPU that pods share (NVIDIA/k8s-device-plugin 0.18, `internal/lm/resource.go`)."""
 
@@ -92,7 +92,7 @@ def _expected(plan: Plan) -> Sequence[str]:
 
 
 KEY_PROGRAM = "engine_key"
-KEY_SOURCE = text_of(__package__, "engine_key_program.py")
+KEY_PROGRAMS = {KEY_PROGRAM: text_of(__package__, "engine_key_program.py")}
 KEY_FOLDER = "/engine-key"
 KEY_ENTRY = "key"
 """The entry of the Secret, and the name of its file."""
@@ -104,4 +104,4 @@ MIDDLEWARE = "inference_operator_engine_key.EngineKey"
 def guard_of(model: str) -> Middleware:
     program = program_command(KEY_PROGRAM, starts_another=True)
     command = (*program, f"file={KEY_FILE}", f"model={model}", "--")
-    return Middleware(command, (f"--middleware={MIDDLEWARE}",), {KEY_PROGRAM: KEY_SOURCE})
+    return Middleware(command, (f"--middleware={MIDDLEWARE}",), KEY_PROGRAMS)

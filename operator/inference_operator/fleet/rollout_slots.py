@@ -104,7 +104,6 @@ def recorded_turn(workload: Manifest | None) -> Turn | None:
 
 
 def next_turn(inputs: TurnInputs, use: PinUse, template: str, workloads: Sequence[Manifest]) -> Turn | None:
-    """The turn that the desired workload has."""
     recorded = recorded_turn(next(iter(workloads), None))
     if use is PinUse.SETTINGS:
         healthy = recorded.healthy if recorded else inputs.is_ready and not inputs.is_stalled

@@ -16,16 +16,8 @@ from inference_operator.engines.registry import API_PATHS
 from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.gateway.models import Model, model
 from inference_operator.gateway.names import NO_NAMES, Names, is_alias, listed, names
-from inference_operator.manifest import (
-    CONFIG_MAP,
-    DEPLOYMENT,
-    INFERENCE_DEPLOYMENT,
-    SECRET,
-    SERVICE,
-    Manifest,
-    Ref,
-)
-from inference_operator.objects.adapter_list import ADVERTISED, text_hash
+from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, SECRET, SERVICE, Manifest, Ref
+from inference_operator.objects.adapter_list import ADVERTISED, TELL_AFTER, text_hash
 from inference_operator.objects.annotation import JsonAnnotation, UtcTime
 from inference_operator.objects.child import child
 from inference_operator.objects.gateway_key import GATEWAY_KEY_SECRET, GATEWAY_KEY_TYPE
@@ -41,7 +33,7 @@ from inference_operator.router.process import HEALTH_PATH
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.views.pod import ADAPTERS_ANNOTATION
 from inference_operator.views.raw import mapping
-from inference_operator.views.workload import WorkloadView, workload_view
+from inference_operator.views.workload import DEFAULT_PROGRESS_DEADLINE
 
 CHANGED_ANNOTATION = JsonAnnotation("inference-operator.dev/changed-at", TypeAdapter(UtcTime))
 """Annotation of the list: when its content was last changed."""
@@ -50,10 +42,6 @@ GatewayInputs: TypeAlias = Inputs[Resource[ModelGatewaySpec, ModelGatewayStatus]
 
 LEAST_INTERVAL = timedelta(seconds=1)
 """Between two writes of the list: changes of many models come together."""
-_TELL_AFTER = timedelta(milliseconds=300)
-"""From the write of a list until pods are told: the kubelet's watch of the list has it by then."""
-_PROGRESS_DEADLINE_SECONDS = 600
-"""The default of Kubernetes (1.36, API reference)."""
 _SLOTS = 2
 """Server slots of the configuration, which names no engines."""
 
@@ -110,17 +98,13 @@ def _with_list(inputs: GatewayInputs) -> GatewayDecision:
     if live is not None and live.get("data") == wanted["data"]:
         pods = tuple(_list_updates(inputs, text_hash(text)))
     elif due is None:
-        due = inputs.now + _TELL_AFTER
+        due = inputs.now + TELL_AFTER
     return GatewayDecision(desired={Ref.of(wanted): wanted}, pods=pods, models=models, names=found, due=due)
 
 
 def deployment(inputs: GatewayInputs) -> Manifest | None:
     key = inputs.resource.key
     return inputs.child(Ref(DEPLOYMENT, key.namespace, workload_name(key.name, GATEWAY)))
-
-
-def workload(inputs: GatewayInputs) -> WorkloadView:
-    return workload_view(deployment(inputs))
 
 
 def router_spec(spec: ModelGatewaySpec) -> RouterSpec:
@@ -130,7 +114,6 @@ def router_spec(spec: ModelGatewaySpec) -> RouterSpec:
 
 
 def refusal_of(stated: RouterSpec, effective: RouterSpec) -> Refusal | None:
-    """Why a gateway cannot run as specified, or None."""
     refusal = refusal_of_router_resources(effective.resources, "spec.router.resources") or refusal_of_exposure(stated)
     return replace(refusal, field=refusal.field.replace("spec.router.", "spec.")) if refusal else None
 
@@ -146,7 +129,7 @@ def router_objects(
         spec=effective,
         stated=stated,
         drain_seconds=int(spec.drain_timeout.total_seconds()),
-        progress_deadline_seconds=_PROGRESS_DEADLINE_SECONDS,
+        progress_deadline_seconds=int(DEFAULT_PROGRESS_DEADLINE.total_seconds()),
         owner=inputs.owner,
         settings=settings,
         turn=TurnInputs(inputs.now),

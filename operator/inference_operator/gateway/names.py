@@ -103,7 +103,6 @@ def _with_former(model: Model, former: Mapping[str, str]) -> Model:
 
 
 def _fitting(every: Names, firsts: Container[str], former: Mapping[str, str]) -> Names:
-    """The names that a list has room for."""
     values, room = dict[str, str](), MAX_BYTES
     for name in sorted(every.values, key=lambda name: (name not in firsts, name not in former, name)):
         room -= len(_line(name, every.values[name]))
@@ -131,7 +130,6 @@ def _alias_value(targets: Sequence[tuple[TargetSpec, Model]]) -> str:
 
 
 def _problems(alias: AliasSpec, found: Sequence[tuple[TargetSpec, Model | None]]) -> Iterator[str]:
-    """Why targets of an alias are left out."""
     for target, model in found:
         start = f"The target {target.name} of the alias `{alias.name}` is left out:"
         if model is None:

@@ -9,7 +9,7 @@ from inference_operator.api.model_gateway import MODEL_GATEWAY_API, ModelGateway
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.status import MAX_EXTERNAL_URLS
 from inference_operator.diagnosis.pending_causes import rejection_reason
-from inference_operator.gateway.decide import GatewayDecision, GatewayInputs, workload
+from inference_operator.gateway.decide import GatewayDecision, GatewayInputs, deployment
 from inference_operator.router.exposure import Exposure, exposures
 from inference_operator.router.service import url
 from inference_operator.sentences import sentences
@@ -18,7 +18,7 @@ from inference_operator.status.observation import ConditionVerdict
 from inference_operator.status.report import RECHECK, Report, Requeue, after_failures, condition_of
 from inference_operator.status.routing import exposed
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
-from inference_operator.views.workload import WorkloadView
+from inference_operator.views.workload import WorkloadView, workload_view
 
 MOST_REFUSED = 8
 """Names that the message lists; more are counted."""
@@ -39,8 +39,7 @@ _ORDER = (
 def report(
     inputs: GatewayInputs, decided: GatewayDecision, results: Sequence[WriteResult]
 ) -> Report[ModelGatewayStatus]:
-    """The status after a round of writes, and when to decide again."""
-    view, router = workload(inputs), decided.router
+    view, router = workload_view(deployment(inputs)), decided.router
     shown = list(exposures(router, inputs.main_service, inputs.children, inputs.unavailable_kinds)) if router else []
     verdicts = dict(_verdicts(view, decided, results, shown))
     overall = _summary(verdicts)

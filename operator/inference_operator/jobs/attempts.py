@@ -97,12 +97,12 @@ FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class PodWait:
+class JobWait:
     reason: Reason
     message: str
-    """Cause and cure."""
-    since: datetime | None
-    """Begin of the attempt."""
+    """How far the Job is; cause and cure, if its pod does not run."""
+    since: datetime | None = None
+    """Since when its pod does not run, from the begin of the attempt; None if it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class AttemptsProgress(Generic[Result]):
     result: Result | None = None
     failure: Failure | None = None
     """Failure of the last finished attempt."""
-    waiting: PodWait | None = None
+    waiting: JobWait | None = None
     again: datetime | None = None
 
 
@@ -159,7 +159,7 @@ def wait_after(number: int) -> timedelta:
     return exponential_backoff(number, first=FIRST_WAIT, longest=LONGEST_WAIT)
 
 
-def _waiting(attempt: Attempt) -> PodWait | None:
+def _waiting(attempt: Attempt) -> JobWait | None:
     problem = attempt.problem
     if problem is None:
         return None
@@ -167,7 +167,7 @@ def _waiting(attempt: Attempt) -> PodWait | None:
         message = f"{scheduler_sentence(problem.cause).rstrip('.')}."
     else:
         message = with_cure(problem.cause, problem_cure(problem) or EXPLANATIONS[problem.reason].cure)
-    return PodWait(problem.reason, message, attempt.created)
+    return JobWait(problem.reason, message, attempt.created)
 
 
 def _failure(
@@ -184,9 +184,5 @@ def _failure(
         return Failure(Cause.TIMED_OUT, NotUnderstood(subject, problem, ""), wait.reason)
     why = finished.failure or one_line(finished.message) or "its pod wrote no message"
     problem = f"Job {finished.job} ended without a result: {why.rstrip('.')}."
-    return Failure(Cause.TIMED_OUT, NotUnderstood(subject, problem, f"`{_look(finished)}` shows more."))
-
-
-def _look(attempt: Attempt) -> str:
-    verb = "logs" if attempt.has_output else "describe"
-    return f"kubectl {verb} -n {attempt.namespace} job/{attempt.job}"
+    look = f"kubectl {'logs' if finished.has_output else 'describe'} -n {finished.namespace} job/{finished.job}"
+    return Failure(Cause.TIMED_OUT, NotUnderstood(subject, problem, f"`{look}` shows more."))

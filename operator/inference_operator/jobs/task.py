@@ -56,7 +56,14 @@ class JobTask(Generic[Result]):
 
     @cached_property
     def content(self) -> Manifest:
-        return job_content(self)
+        shared, added, name = self.shared, self.shared.effective.pod_template, self.shared.owner.key.name
+        more = volumes(added.volumes, pull_policy=shared.settings.image_pull_policy)
+        pod = job_pod(_task_container(self), [*self.volumes, *more], shared.access, shared.settings, added)
+        pod = {**with_program(pod, shared.owner, shared.settings), **_scheduling(self)}
+        metadata: Manifest = {"labels": {**shared.owner.child_labels, **added.labels, **labels(name, self.component)}}
+        if added.annotations:
+            metadata["annotations"] = dict(added.annotations)
+        return job_fields(self.deadline_seconds, {"metadata": metadata, "spec": pod})
 
     @cached_property
     def job_hash(self) -> str:
@@ -85,17 +92,6 @@ class JobTask(Generic[Result]):
     def name(self, attempt: int, placement: Manifest | None) -> str:
         name_hash = self.job_hash if placement is None else content_hash([self.job_hash, placement])
         return job_name(self.shared.owner.key.name, self.component, name_hash, attempt)
-
-
-def job_content(task: JobTask[Result]) -> Manifest:
-    shared, added, name = task.shared, task.shared.effective.pod_template, task.shared.owner.key.name
-    more = volumes(added.volumes, pull_policy=shared.settings.image_pull_policy)
-    pod = job_pod(_task_container(task), [*task.volumes, *more], shared.access, shared.settings, added)
-    pod = {**with_program(pod, shared.owner, shared.settings), **_scheduling(task)}
-    metadata: Manifest = {"labels": {**shared.owner.child_labels, **added.labels, **labels(name, task.component)}}
-    if added.annotations:
-        metadata["annotations"] = dict(added.annotations)
-    return job_fields(task.deadline_seconds, {"metadata": metadata, "spec": pod})
 
 
 def job_fields(deadline_seconds: int, template: Manifest) -> Manifest:

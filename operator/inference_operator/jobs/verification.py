@@ -82,10 +82,6 @@ def credential_volumes(added: PodTemplateSpec) -> list[Manifest]:
     return [{"name": _CREDENTIALS, "secret": {"secretName": secret.name, "items": items, "optional": True}}]
 
 
-def credential_mounts(volumes: Sequence[Manifest]) -> list[Manifest]:
-    return [{"name": volume["name"], "mountPath": _CREDENTIALS_PATH, "readOnly": True} for volume in volumes]
-
-
 def verifies(job: Manifest, reference: str, variable: str, public_key: str | None) -> bool:
     """Whether a Job on the cluster calls cosign for this image with this key (None: any), and for nothing else.
 
@@ -101,10 +97,9 @@ def verifies(job: Manifest, reference: str, variable: str, public_key: str | Non
 
 def parsed_failure(text: str, reference: str) -> Failure | None:
     match = _ERROR.search(text)
-    return _failure(reference, match["text"]) if match else None
-
-
-def _failure(reference: str, error: str) -> Failure:
+    if match is None:
+        return None
+    error = match["text"]
     for words, problem, cure in _ERRORS:
         if words.search(error):
             return Failure(Cause.UNVERIFIED, NotUnderstood(reference, problem, cure))
@@ -205,7 +200,7 @@ def verification_task(inputs: Verification, public_key: str) -> JobTask[Ref]:
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
         volumes=credentials,
-        mounts=credential_mounts(credentials),
+        mounts=[{"name": volume["name"], "mountPath": _CREDENTIALS_PATH, "readOnly": True} for volume in credentials],
         record=None,
         parse=partial(parsed_failure, reference=inputs.reference),
         refuse=partial(_refusal, inputs),

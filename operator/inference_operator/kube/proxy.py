@@ -24,18 +24,13 @@ def in_cluster() -> bool:
 
 def environment_proxy(url: str) -> str | None:
     parts, proxies = urlsplit(url), getproxies()
-    proxy = proxies.get(parts.scheme)
-    if not proxy or _is_local(parts.hostname or ""):
+    proxy, address = proxies.get(parts.scheme), _address(parts.hostname or "")
+    if not proxy or parts.hostname == "localhost" or (address and address.is_loopback):
         return None
     entries = (entry.strip().lower() for entry in proxies.get("no", "").split(","))
     if any(_excludes(entry, parts) for entry in entries if entry):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _is_local(host: str) -> bool:
-    address = _address(host)
-    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def _excludes(entry: str, url: SplitResult) -> bool:

@@ -136,7 +136,8 @@ class Watches:
                 self._add_handler(kind)
         async with insights.revised:
             self._resume.revise({kind.path(None if kind == NODE else name) for kind in kinds for name in namespaces})
-            _replace(insights.watched_resources, [_resource(kind) for kind in kinds])
+            resources = [kopf.Resource(*_address(kind), namespaced=kind != NODE) for kind in kinds]
+            _replace(insights.watched_resources, resources)
             _replace(insights.namespaces, namespaces)
             insights.revised.notify_all()
 
@@ -234,11 +235,6 @@ def _kopf_settings(inactivity_seconds: float) -> kopf.OperatorSettings:
 def _replace(former: set[Any], items: Iterable[Any]) -> None:
     former.intersection_update(items)
     former.update(items)
-
-
-def _resource(kind: Kind) -> kopf.Resource:
-    group, version, plural = _address(kind)
-    return kopf.Resource(group, version, plural, namespaced=kind != NODE)
 
 
 def _address(kind: Kind) -> tuple[str, str, str]:

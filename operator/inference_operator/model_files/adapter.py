@@ -9,7 +9,7 @@ from pathlib import Path
 from inference_operator.jobs.download_result import StoredAdapter
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
-from inference_operator.model_files.claim import ModelFolder, Say
+from inference_operator.model_files.claim import ModelFolder, Say, digest_of
 from inference_operator.model_files.download import ModelOrigin, download
 from inference_operator.model_files.files import LENGTH_BYTES, MAX_HEADER_BYTES, InspectionError, unreadable
 from inference_operator.model_files.listing import ListedFile, wrong_content
@@ -99,14 +99,14 @@ class FolderOrigin:
                 why = NotUnderstood(self.source, problem, "Replace it by the file itself.")
                 raise InspectionError(Failure(Cause.UNUSABLE, why))
             try:
-                yield ListedFile(name, path.stat().st_size, _sha256(path))
+                yield ListedFile(name, path.stat().st_size, digest_of(path, "sha256"))
             except PermissionError as error:
                 raise InspectionError(unreadable(self.source)) from error
 
     def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
         blob, partial = folder.blobs / file.blob, folder.partial(file)
         shutil.copyfile(self._folder / file.path, partial)
-        if _sha256(partial) != file.sha256:
+        if digest_of(partial, "sha256") != file.sha256:
             partial.unlink()
             raise InspectionError(wrong_content(self.source, file.path, "SHA-256"))
         partial.replace(blob)
@@ -117,8 +117,3 @@ class FolderOrigin:
 
     def failure(self, revision: str | None, error: Exception) -> Failure:  # noqa: ARG002 - there is no client
         return unreadable(f"{self.source}: {type(error).__name__}")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ from obstore.store import S3Store
 from inference_operator.jobs.inspection_result import InspectionResult
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.files import Files, InspectionError, inspect_files
-from inference_operator.model_files.listing import MAX_FILES, ListedFile, wanted_files
+from inference_operator.model_files.listing import MAX_FILES, ListedFile, folders_of, wanted_files
 from inference_operator.models.checkpoint import gguf_parts
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.source import BucketModel
@@ -103,13 +103,8 @@ def _listed_files(store: S3Store) -> Sequence[ListedFile]:
     }
     if len(files) == _MAX_OBJECTS:
         return list(files.values())
-    folders = {parent for path in files for parent in _parents(path)}
+    folders = {parent for path in files for parent in folders_of(path)}
     return [file for path, file in files.items() if path not in folders or file.size_bytes]
-
-
-def _parents(path: str) -> Sequence[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def listing_digest(model: BucketModel, files: Sequence[ListedFile]) -> str:

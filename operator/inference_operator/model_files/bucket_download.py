@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import obstore
 
 from inference_operator.jobs.result import Failure
 from inference_operator.model_files.bucket import ERRORS, changed, failure_of, listing_digest, needed_files, open_bucket
-from inference_operator.model_files.claim import ModelFolder, Say
+from inference_operator.model_files.claim import ModelFolder, Say, digest_of
 from inference_operator.model_files.files import InspectionError
 from inference_operator.model_files.listing import ListedFile, wrong_content
 from inference_operator.models.source import BucketModel
@@ -123,8 +124,7 @@ def _part_sizes(file: ListedFile) -> Sequence[int]:
 
 
 def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    return digest_of(path, partial(hashlib.md5, usedforsecurity=False))
 
 
 def _md5_of_parts(path: Path, size: int) -> str:

@@ -1,10 +1,11 @@
 """A model on a claim, as downloads fill it: its folders, its lock, and the record that a download is complete."""
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,11 @@ def _has(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
+def digest_of(path: Path, algorithm: "str | Callable[[], hashlib._Hash]") -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
 def delete_leftovers(folder: ModelFolder, files: Sequence[ListedFile]) -> None:
     """Delete the parts of files that earlier processes left and no download continues."""
     continued = {folder.partial(file) for file in files}
@@ -158,12 +164,8 @@ def present_bytes(folder: ModelFolder, files: Sequence[ListedFile]) -> int:
 def stored_bytes(folder: ModelFolder) -> int:
     """Bytes of the model that are on the claim: of all revisions, and of files that are not complete."""
     total = 0
-    try:
+    with suppress(FileNotFoundError):
         for entry in os.scandir(folder.blobs):
-            try:
+            with suppress(FileNotFoundError):  # it was renamed, now that it is complete
                 total += entry.stat(follow_symlinks=False).st_size
-            except FileNotFoundError:  # it was renamed, now that it is complete
-                continue
-    except FileNotFoundError:
-        return 0
     return total

@@ -91,11 +91,8 @@ def _entry(files: Files) -> Entry:
     side = side_files(files.sizes, lambda name: parsed(files, name))
     facts = model_facts(config, weights, side)
     unstated = isinstance(facts, NotUnderstood) and facts.field.endswith(UNSTATED)
-    if (
-        unstated
-        and weights.file_format is checkpoint.WeightFormat.SAFETENSORS
-        and checkpoint.is_plain(_elements(files, _largest(files, index)))
-    ):
+    has_header = weights.file_format is checkpoint.WeightFormat.SAFETENSORS
+    if unstated and has_header and checkpoint.is_plain(_elements(files, _largest(files, index))):
         weights = replace(weights, plain=True)
         facts = model_facts(config, weights, side)
     if isinstance(facts, NotUnderstood):
@@ -114,7 +111,7 @@ def _gguf_entry(files: Files, weights: checkpoint.Weights) -> Entry:
             raise damaged
         config, side = gguf.config_of(header), SideFiles(has_chat_template=gguf.has_chat_template(header))
     except UnreadableError as error:
-        why = NotUnderstood(f"{name}: {error.field}", f"{error.problem}.", error.cure)
+        why = replace(error.why, field=f"{name}: {error.why.field}")
         raise InspectionError(unusable(why)) from error
     facts = model_facts(config, weights, side)
     if isinstance(facts, NotUnderstood):
@@ -197,7 +194,7 @@ def _of_mistral(files: Files) -> Manifest:
     try:
         return transformers_config(parsed(files, PARAMS))
     except UnreadableError as error:
-        why = NotUnderstood(error.field, f"{error.problem}.", "Copy the model again.")
+        why = replace(error.why, cure="Copy the model again.")
         raise InspectionError(unusable(why)) from error
 
 

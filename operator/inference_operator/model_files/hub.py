@@ -39,12 +39,12 @@ from inference_operator.model_files.files import CONFIG, Files, InspectionError,
 from inference_operator.model_files.folder import inspect_folder
 from inference_operator.model_files.listing import MAX_FILES, ListedFile, wanted_files
 from inference_operator.models.config import NotUnderstood
+from inference_operator.models.source import COMMIT
 
 TIMEOUT_SECONDS = 10.0
 """Timeout of the hub's responses, as in the client's other requests (huggingface_hub 2.4.0, `constants.py`)."""
 _TOKEN = "`HF_TOKEN`, in a cluster by a Secret in `spec.model.tokenSecretRef`."  # noqa: S105 - text of a message
 _SECONDS = re.compile("[0-9]{1,6}")
-_COMMIT = re.compile("[0-9a-f]{40}")
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 """OpenSSL's word in the message of an exception, which has no type of its own."""
 _MIRROR_CURE = (
@@ -60,7 +60,7 @@ def inspect_hub(
     repository: str, revision: str | None = None, *, allow_pickle: bool = False, file: str = ""
 ) -> InspectionResult:
     configure_client()
-    limit_responses()
+    set_client_factory(_client)
     try:
         if constants.is_offline_mode():
             return _cached(repository, revision, allow_pickle=allow_pickle, file=file)
@@ -82,7 +82,7 @@ def configure_client() -> None:
 
 def commit_of(repository: str, listed: str | None, revision: str | None) -> str:
     """The commit that the listing names, or that was asked for: a mirror may leave it out."""
-    if commit := listed or (revision if _COMMIT.fullmatch(revision or "") else None):
+    if commit := listed or (revision if COMMIT.fullmatch(revision or "") else None):
         return commit
     cure = f"{_MIRROR_CURE} Or name a commit of 40 digits in `spec.model.revision`."
     raise InspectionError(_of_mirror(repository, "the mirror names no commit.", cure))
@@ -229,10 +229,6 @@ class ResponseRejectedError(Exception):
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
         self.problem = problem
-
-
-def limit_responses() -> None:
-    set_client_factory(_client)
 
 
 def _client() -> httpx2.Client:

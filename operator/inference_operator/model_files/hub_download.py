@@ -13,12 +13,10 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented, and not in `__all__`
 
 from inference_operator.jobs.result import Failure
-from inference_operator.model_files.claim import ModelFolder
+from inference_operator.model_files.claim import ModelFolder, digest_of
 from inference_operator.model_files.files import InspectionError
 from inference_operator.model_files.hub import TIMEOUT_SECONDS, commit_of, configure_client, failure_of
 from inference_operator.model_files.listing import ListedFile, wrong_content
-
-_PART_BYTES = 2**20
 
 
 class HubOrigin:
@@ -120,16 +118,9 @@ def _difference(content: Path, file: ListedFile) -> str:
     size = content.stat().st_size
     if size != file.size_bytes:
         return "size"
-    if file.sha256 and content.name != file.sha256 and _hash(content, hashlib.sha256()) != file.sha256:
+    if file.sha256 and content.name != file.sha256 and digest_of(content, "sha256") != file.sha256:
         return "SHA-256"
     as_blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)  # git, "Git Internals - Git Objects"
-    if file.git_sha1 and _hash(content, as_blob) != file.git_sha1:
+    if file.git_sha1 and digest_of(content, as_blob.copy) != file.git_sha1:
         return "SHA-1"
     return ""
-
-
-def _hash(path: Path, digest: "hashlib._Hash") -> str:
-    with path.open("rb") as file:
-        while part := file.read(_PART_BYTES):
-            digest.update(part)
-    return digest.hexdigest()

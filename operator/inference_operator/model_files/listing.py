@@ -74,7 +74,7 @@ def wanted_files(
     if only and only[0] not in by_path:
         cure = f"Name a folder or repository with `{only[0]}` at its root."
         return unusable(NotUnderstood(model, f"has no `{only[0]}`.", cure))
-    if both := next((folder for path in by_path for folder in _folders(path) if folder in by_path), ""):
+    if both := next((folder for path in by_path for folder in folders_of(path) if folder in by_path), ""):
         return _damaged(model, f"lists `{both}` as a file and as a folder.")
     dense = _dense_pickle(by_path)
     if not allow_pickle and (unsafe := [*unsafe_files(by_path), *sorted(dense)]):
@@ -88,7 +88,7 @@ def wanted_files(
     return wanted if sum(file.size_bytes for file in wanted) else _damaged(model, "lists no content.")
 
 
-def _folders(path: str) -> Iterator[str]:
+def folders_of(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

@@ -22,7 +22,8 @@ from inference_operator.model_files.pruning import (
     deletion_of,
     kernels_kept,
 )
-from inference_operator.model_files.uses import COMMIT, Use, Uses
+from inference_operator.model_files.uses import Use, Uses
+from inference_operator.models.source import COMMIT
 from inference_operator.objects.cache_volume import ADAPTERS_FOLDER, COMPILED_FOLDER, HUB_FOLDER, model_of_folder
 
 _ADAPTER = re.compile("(?:models|s3|pvc|oci)--")

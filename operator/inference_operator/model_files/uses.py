@@ -9,20 +9,17 @@ from inference_operator.jobs.download_result import CLAIM_KEY, DRAFT_KEY, MODEL_
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 from inference_operator.models.checkpoint import GGUF
-from inference_operator.models.source import DOWNLOADED, HUB_SCHEME, model_source, stored_name
+from inference_operator.models.source import COMMIT, DOWNLOADED, HUB_SCHEME, REPOSITORY, model_source, stored_name
 from inference_operator.objects.cache_volume import COMPILED_FOLDER, model_of_folder
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, cache_claim_name
 from inference_operator.views.raw import mapping, objects
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-"""A commit of a hub repository, or the digest of a bucket's listing."""
 COMMAND = "infd"
 """The manager of the objects of `infd`. The operator leaves them alone, since no resource owns them."""
 _OTHER_SCHEMES = ("pvc://", "oci://")
 """Models that are never on the claim."""
 ANY = "*"
 """The repository or kernels of a use of which nothing is known: they may be any."""
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _FILE = re.compile(r".*\.(?:cfg|conf|ipynb|json|py|sh|toml|txt|ya?ml)", re.ASCII)
 """Words that have the form of a repository, but name a file."""
 _FOLDER = re.compile(
@@ -190,7 +187,7 @@ def _of_pod(pod: Manifest, workload: Manifest, volumes: set[str]) -> Iterator[Us
 
 
 def _repositories(words: Sequence[str]) -> set[str]:
-    hub = {word for word in words if _REPOSITORY.fullmatch(word) and not _FOLDER_START.search(word)}
+    hub = {word for word in words if REPOSITORY.fullmatch(word) and not _FOLDER_START.search(word)}
     of_files = {repository_of(f"{HUB_SCHEME}{word}") for word in words if word.endswith(GGUF)}
     return (hub | of_files | {repository_of(word) for word in words}) - {""}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from inference_operator.api.engine import ADAPTER_RANKS
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
+from inference_operator.models.source import REPOSITORY
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 FILES = (CONFIG, WEIGHTS, PICKLED)
@@ -130,7 +131,6 @@ def _hidden_size(shapes: Shapes) -> int:
     return sizes.pop() if len(sizes) == 1 else 0
 
 
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _QUANTIZED = re.compile(
     r"[-_.](awq|gptq|fp8|int[48]|w[48]a(?:16|8)|nvfp4|mxfp4|bnb|[48]bit|dynamic|unsloth|quantized|marlin|gguf|block)"
     r"(?=$|[-_.])",
@@ -152,7 +152,7 @@ def base_problem(facts: AdapterFacts, model: str, *, hidden_size: int = 0, layer
         return f"It was trained for a model with a hidden size of {facts.hidden_size}; this one has {hidden_size}."
     if layers and facts.layers > layers:
         return f"It was trained for a model with {facts.layers} layers or more; this one has {layers}."
-    if model and _REPOSITORY.fullmatch(facts.base) and _family(facts.base) != _family(model):
+    if model and REPOSITORY.fullmatch(facts.base) and _family(facts.base) != _family(model):
         return f"It was trained for another base model, `{facts.base}`."
     return ""
 

@@ -8,9 +8,9 @@ import json
 import re
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 
 from inference_operator.models.entry import Entry, entry_of
+from inference_operator.text_tables import text_of
 
 FILE = "catalogue.json"
 
@@ -77,5 +77,5 @@ def _family(name: str) -> str:
 
 @cache
 def _entries() -> dict[str, Entry]:
-    document = json.loads((files(__package__) / FILE).read_text(encoding="utf-8"))
+    document = json.loads(text_of(__package__, FILE))
     return {entry["model"].lower(): entry_of(entry) for entry in document}

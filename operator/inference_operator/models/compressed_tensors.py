@@ -168,7 +168,6 @@ def _side(block: object) -> int:
     sides = block.split("x") if isinstance(block, str) else block
     if not isinstance(sides, list):
         return BLOCK
-    numbers = [
-        int(side) for side in sides if str(side).isascii() and str(side).isdigit() and len(str(side)) <= MOST_DIGITS
-    ]
+    texts = map(str, sides)
+    numbers = [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS]
     return max((number for number in numbers if 0 < number <= LARGEST_BLOCK), default=BLOCK)

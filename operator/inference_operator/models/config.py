@@ -1,12 +1,13 @@
 """Reads typed values from a `config.json` of unknown origin; an error names the wrong field."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 
 from inference_operator.manifest import Manifest
+from inference_operator.text_tables import text_of
 
 LARGEST = 2**40
 """Largest count that is accepted; larger ones would only make the arithmetic slow."""
@@ -41,9 +42,12 @@ class UnreadableError(Exception):
 
     def __init__(self, field: str, problem: str, cure: str = USUAL_CURE) -> None:
         super().__init__(field, problem)
-        self.field = field
-        self.problem = problem
-        self.cure = cure
+        self.why = NotUnderstood(field, f"{problem}.", cure)
+
+
+def whole_number(value: object, most: int = LARGEST) -> int | None:
+    """The value, if it is a whole number from 1 on and not more than this; None for any other, also true."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +123,7 @@ class Config:
         if value is None:
             return {}
         if isinstance(value, list | str):
-            numbers: dict[str, int] = {}
-            for item in value:
-                numbers[str(item)] = numbers.get(str(item), 0) + 1
-            return numbers
+            return dict(Counter(map(str, value)))
         counts = value.get("counts") if isinstance(value, dict) else None
         if not isinstance(counts, dict):
             raise UnreadableError(name, "is not a list")
@@ -190,6 +191,6 @@ def transformers_defaults(model_type: str) -> Mapping[str, Value]:
 
 @cache
 def _stored_defaults() -> Mapping[str, Mapping[str, Value | str]]:
-    document = json.loads((files(__package__) / TRANSFORMERS_DEFAULTS).read_text(encoding="utf-8"))
+    document = json.loads(text_of(__package__, TRANSFORMERS_DEFAULTS))
     types: Mapping[str, Mapping[str, Value | str]] = document["types"]
     return types

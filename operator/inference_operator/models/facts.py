@@ -20,6 +20,10 @@ class Attention(StrEnum):
     """A state of fixed size for each sequence (Mamba, linear attention)."""
 
 
+OF_ALL_TOKENS = (Attention.FULL, Attention.LATENT)
+"""Layers that keep something of every token."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """The state of one STATE layer for one sequence, in elements; tensor parallelism divides both parts."""

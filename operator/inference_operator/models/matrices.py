@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from inference_operator.models.config import Config
 from inference_operator.models.facts import Attention, Experts, LayerGroup, Matrix, MatrixPart, Split
@@ -20,26 +21,37 @@ NAMES_OF_LATENT = ("moe_latent_size", "routed_expert_hidden_size")
 NAMES_OF_INTERMEDIATE = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff")
 
 
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """The numbers that all matrices depend on. Numbers that the config does not state are assumed and listed."""
+
+    layers: int
+    hidden: int
+    vocabulary: int
+    context: int
+    heads: int
+    """0 if the config does not state them."""
+    head_size: int
+    assumed: tuple[str, ...]
+
+
 def matrices(
     config: Config,
-    *,
-    hidden: int,
-    layers: int,
-    vocabulary: int,
-    heads: int,
-    head_size: int,
+    model: Dimensions,
     groups: tuple[LayerGroup, ...],
-    intermediate: int,
     experts: Experts | None,
+    intermediate: int,
+    *,
     tied: bool,
 ) -> tuple[Matrix, ...]:
-    matrices = [Matrix(MatrixPart.EMBEDDING, vocabulary, hidden, 1, Split.ROWS)]
+    hidden, heads = model.hidden, model.heads or model.hidden // model.head_size
+    matrices = [Matrix(MatrixPart.EMBEDDING, model.vocabulary, hidden, 1, Split.ROWS)]
     if not tied:
-        matrices.append(Matrix(MatrixPart.HEAD, vocabulary, hidden, 1, Split.ROWS))
+        matrices.append(Matrix(MatrixPart.HEAD, model.vocabulary, hidden, 1, Split.ROWS))
     for group in groups:
-        matrices.extend(_attention(config, group, hidden, heads, head_size))
-    matrices.extend(_feed_forward(config, hidden, intermediate, _feed_forward_layers(config, layers), experts))
-    matrices.append(Matrix(MatrixPart.SMALL, NORMS, hidden, layers, Split.WHOLE))
+        matrices.extend(_attention(config, group, hidden, heads, model.head_size))
+    matrices.extend(_feed_forward(config, hidden, intermediate, _feed_forward_layers(config, model.layers), experts))
+    matrices.append(Matrix(MatrixPart.SMALL, NORMS, hidden, model.layers, Split.WHOLE))
     return tuple(matrix for matrix in matrices if matrix.elements)
 
 

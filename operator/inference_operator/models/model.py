@@ -1,14 +1,15 @@
 """Computes the facts of a model from its `config.json` and the size of its weights."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from inference_operator.models.checkpoint import WeightFormat, Weights
 from inference_operator.models.config import VISION_CONFIGS, Config, NotUnderstood, UnreadableError, language_model
 from inference_operator.models.context import is_pooling, model_context, rope_parameters
-from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
+from inference_operator.models.facts import Experts, Kernel, Matrix, ModelFacts, Quantization
 from inference_operator.models.layers import head_dimension, kv_heads, layer_groups
-from inference_operator.models.matrices import intermediate_size, matrices
+from inference_operator.models.matrices import Dimensions, intermediate_size, matrices
 from inference_operator.models.quantization import quantization
 from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
 from inference_operator.models.states import block_pattern, names_attention
@@ -63,31 +64,15 @@ def model_facts(
         config, has_vision = language_model(document)
         return _completed(_facts(config, has_vision=has_vision, weights=weights, side=side), config)
     except UnreadableError as error:
-        return NotUnderstood(
-            error.field if error.field.endswith(".json") else f"config.json.{error.field}",
-            f"{error.problem}.",
-            error.cure,
-        )
+        field = error.why.field
+        return replace(error.why, field=field if field.endswith(".json") else f"config.json.{field}")
 
 
 ENCODER_DECODER = "is true: the operator sizes no model that has a decoder behind an encoder, such as Whisper"
 UNSIZED_CURE = "vLLM starts it without a check of its sizes where `spec.parallelism.tensor` is set."
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """The numbers that all matrices depend on. Numbers that the config does not state are assumed and listed."""
-
-    layers: int
-    hidden: int
-    vocabulary: int
-    context: int
-    heads: int
-    head_size: int
-    assumed: tuple[str, ...]
-
-
-def _shape(config: Config, context: int | None) -> _Shape:
+def _dimensions(config: Config, context: int | None) -> Dimensions:
     if config.flag("is_encoder_decoder", default=False):
         raise UnreadableError("is_encoder_decoder", ENCODER_DECODER, UNSIZED_CURE)
     blocks = sum(block_pattern(config).values())
@@ -105,7 +90,7 @@ def _shape(config: Config, context: int | None) -> _Shape:
         (vocabulary, f"a vocabulary of {USUAL_VOCABULARY}"),
         (context, f"a context of {USUAL_CONTEXT}"),
     )
-    return _Shape(
+    return Dimensions(
         layers=layers,
         hidden=hidden or likely,
         vocabulary=vocabulary or USUAL_VOCABULARY,
@@ -118,35 +103,35 @@ def _shape(config: Config, context: int | None) -> _Shape:
 
 def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: SideFiles) -> ModelFacts:
     context = model_context(config, side)
-    shape = _shape(config, context.derived)
-    groups, experts, stored = layer_groups(config, shape.layers), _experts(config), quantization(config)
+    dimensions = _dimensions(config, context.derived)
+    groups, experts, stored = layer_groups(config, dimensions.layers), _experts(config), quantization(config)
     element = ELEMENT_BYTES.get((config.text("dtype") or config.text("torch_dtype")).removeprefix("torch."), 2)
-
-    of_width = _of_width(config, shape, groups, experts)
-    assumed, wide = shape.assumed, intermediate_size(config)
+    tied = config.flag("tie_word_embeddings", default=_shares(config, dimensions.vocabulary))
+    of_width = partial(matrices, config, dimensions, groups, experts, tied=tied)
+    assumed, wide = dimensions.assumed, intermediate_size(config)
     if not wide and experts is None:
         wide = _width_left(weights, of_width, element, stored)
         assumed = (*assumed, f"an MLP {wide} wide (what the checkpoint's size leaves; not in the config)")
-    matrices = of_width(wide)
+    every_matrix = of_width(wide)
     tower = _tower(config, element) if has_vision else 0
-    used = _believable(config, weights, counted_bytes(matrices, element, stored) + tower, stored)
+    used = _believable(config, weights, counted_bytes(every_matrix, element, stored) + tower, stored)
     return ModelFacts(
         architecture=config.architecture,
         model_type=config.text("model_type"),
         names_attention=names_attention(config),
-        hidden_size=shape.hidden,
-        vocabulary=shape.vocabulary,
-        heads=shape.heads,
-        layers=shape.layers,
+        hidden_size=dimensions.hidden,
+        vocabulary=dimensions.vocabulary,
+        heads=dimensions.heads,
+        layers=dimensions.layers,
         groups=groups,
-        matrices=matrices,
-        intermediate_size=wide if wide <= WIDEST * shape.hidden else 0,
+        matrices=every_matrix,
+        intermediate_size=wide if wide <= WIDEST * dimensions.hidden else 0,
         experts=experts,
         has_vision=has_vision,
         tower_whole=_tower_whole(config.architecture, stored),
-        context=shape.context,
+        context=dimensions.context,
         context_stated=context.derived is not None,
-        rotary_dimension=config.positive("qk_rope_head_dim") or shape.head_size,
+        rotary_dimension=config.positive("qk_rope_head_dim") or dimensions.head_size,
         element_bytes=element,
         quantization=stored,
         weight_bytes=used.total_bytes,
@@ -168,24 +153,6 @@ def _completed(facts: ModelFacts, config: Config) -> ModelFacts:
         tower=tower,
         assumptions=(*facts.assumptions, *(tower.assumptions if tower else ())),
         is_encoder=facts.is_pooling and _is_encoder(config),
-    )
-
-
-def _of_width(
-    config: Config, shape: _Shape, groups: tuple[LayerGroup, ...], experts: Experts | None
-) -> Callable[[int], tuple[Matrix, ...]]:
-    """All matrices, as a function of the width of the dense MLPs."""
-    return lambda width: matrices(
-        config,
-        hidden=shape.hidden,
-        layers=shape.layers,
-        vocabulary=shape.vocabulary,
-        heads=shape.heads or shape.hidden // shape.head_size,
-        head_size=shape.head_size,
-        groups=groups,
-        intermediate=width,
-        experts=experts,
-        tied=config.flag("tie_word_embeddings", default=_shares(config, shape.vocabulary)),
     )
 
 

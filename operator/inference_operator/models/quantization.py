@@ -13,7 +13,7 @@ from inference_operator.models.compressed_tensors import (
     Scheme,
     schemes,
 )
-from inference_operator.models.config import Config
+from inference_operator.models.config import Config, whole_number
 from inference_operator.models.facts import EVERY_PART, Kernel, MatrixPart, Quantization
 
 UNQUANTISED = Quantization(Kernel.NONE, 16)
@@ -71,10 +71,10 @@ def quantization(config: Config) -> Quantization:
     kernel = _kernel(section, bits)
     block = section.fields.get("weight_block_size")
     if kernel is Kernel.FP8 and isinstance(block, list) and block:
-        quantization = _of(Kernel.FP8_BLOCK, bits, _side(block), kv_cache_fp8=_has_fp8_kv_cache(section))
+        kernel, group = Kernel.FP8_BLOCK, whole_number(block[-1], LARGEST_BLOCK)
     else:
         group = weights.positive("group_size") or _group_size(section)
-        quantization = _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
+    quantization = _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
     of_experts = _expert_bits(config, section)
     part_bits = ((MatrixPart.EXPERTS, of_experts),) if of_experts else ()
     return replace(quantization, method=_method(section), part_bits=part_bits)
@@ -210,13 +210,7 @@ def _weights(section: Config) -> Config:
 
 def _group_size(section: Config) -> int | None:
     """Inputs that share a scale. None for -1 too (one scale for each column): it does not restrict parallel sizes."""
-    size = section.fields.get("group_size", section.fields.get("q_group_size"))
-    return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= LARGEST_BLOCK else None
-
-
-def _side(block: list[object]) -> int:
-    side = block[-1]
-    return side if isinstance(side, int) and not isinstance(side, bool) and 0 < side <= LARGEST_BLOCK else BLOCK
+    return whole_number(section.fields.get("group_size", section.fields.get("q_group_size")), LARGEST_BLOCK)
 
 
 def _has_fp8_kv_cache(section: Config) -> bool:

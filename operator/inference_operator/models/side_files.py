@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 
 from inference_operator.manifest import Manifest
-from inference_operator.models.config import LARGEST
+from inference_operator.models.config import whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +73,17 @@ POOLING = ".Pooling"
 
 
 def side_files(names: Collection[str], parsed: Callable[[str], object]) -> SideFiles:
-    """The facts in a model's small files."""
     tokenizer = _object(names, parsed, TOKENIZER)
     modules = parsed(MODULES) if MODULES in names else None
     sentence = next((_object(names, parsed, name) for name in SENTENCE_CONFIGS if name in names), {})
     return SideFiles(
-        tokenizer_max_length=_length(tokenizer.get("model_max_length")),
-        sentence_max_length=_length(sentence.get("max_seq_length")),
+        # transformers writes a huge number where there is no limit
+        tokenizer_max_length=whole_number(tokenizer.get("model_max_length")),
+        sentence_max_length=whole_number(sentence.get("max_seq_length")),
         has_pooling_module=isinstance(modules, list) and any(map(_is_pooling, modules)),
         has_chat_template=bool(tokenizer.get("chat_template"))
         or any(name in CHAT_TEMPLATES or name.startswith(MISTRAL_TOKENIZERS) for name in names),
-        max_new_tokens=_length(_object(names, parsed, GENERATION).get("max_new_tokens")),
+        max_new_tokens=whole_number(_object(names, parsed, GENERATION).get("max_new_tokens")),
     )
 
 
@@ -94,8 +94,3 @@ def _object(names: Collection[str], parsed: Callable[[str], object], name: str) 
 
 def _is_pooling(module: object) -> bool:
     return isinstance(module, dict) and str(module.get("type", "")).endswith(POOLING)
-
-
-def _length(value: object) -> int | None:
-    """A number of tokens; None for the huge number that transformers writes where there is no limit."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST else None

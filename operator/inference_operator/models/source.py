@@ -57,7 +57,9 @@ class ImageModel:
 ModelSource: TypeAlias = HubModel | BucketModel | ClaimModel | ImageModel
 DOWNLOADED = (HubModel, BucketModel)
 """Models that come over the network in a revision. The others are volumes."""
-_HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""A commit of a hub repository, or the digest of a bucket's listing."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 """Names of buckets (Amazon S3 user guide, "General purpose bucket naming rules")."""
 _PATH_PART = re.compile(r"[\w.+-]+", re.ASCII)
@@ -130,7 +132,7 @@ def _parsed(text: str) -> ModelSource | Refusal:
 def _hub(text: str, rest: str) -> ModelSource | Refusal:
     parts = rest.split("/")
     repository, path = "/".join(parts[:2]), "/".join(parts[2:])
-    if not _HUB.fullmatch(repository) or (len(parts) > 2 and not path.endswith(_FILE)):  # noqa: PLR2004 - org and name
+    if not REPOSITORY.fullmatch(repository) or (len(parts) > 2 and not path.endswith(_FILE)):  # noqa: PLR2004 - org and name
         return _refusal(text, "names no repository `org/name`, nor a file `org/name/FILE.gguf` of one")
     problem = _problem_of_path(path, MAX_CLAIM_PATH)
     return _refusal(text, problem) if problem else HubModel(repository, path)
@@ -152,9 +154,8 @@ def _problem_of_path(path: str, longest: int) -> str:
     """The problem of a folder's path, as words after the source; empty if there is none."""
     if len(path) > longest:
         return f"has a path with more than {longest} characters"
-    if path and any(
-        part in (".", "..") or not _PATH_PART.fullmatch(part) for part in path.removesuffix("/").split("/")
-    ):
+    parts = path.removesuffix("/").split("/")
+    if path and any(part in (".", "..") or not _PATH_PART.fullmatch(part) for part in parts):
         return "has a path with other characters than letters, digits and `._+-`, or with an empty, `.` or `..` part"
     return ""
 

@@ -97,9 +97,7 @@ def block_pattern(config: Config) -> dict[str, int]:
         {'M': 2, 'E': 1}
     """
     value = config.fields.get("hybrid_override_pattern")
-    if isinstance(value, str):
-        return {letter: value.count(letter) for letter in set(value)}
-    if value:
+    if value or isinstance(value, str):
         return config.tally("hybrid_override_pattern")
     named = config.tally("layers_block_type") if config.text("model_type") == "nemotron_h" else {}
     return {BLOCKS.get(name, name): number for name, number in named.items()}

@@ -7,7 +7,7 @@ transformers 5.19.0, `models/*/image_processing_*.py`).
 
 from dataclasses import dataclass
 
-from inference_operator.models.config import VISION_CONFIGS, Config
+from inference_operator.models.config import VISION_CONFIGS, Config, whole_number
 
 QWEN_IMAGE_TOKENS = 16_384
 """12,845,056 pixels in patches of 14, four of them in a token; of 16 with 16,777,216 pixels."""
@@ -102,5 +102,4 @@ def tower_of(config: Config) -> Tower:
 
 
 def _size(vision: Config, *names: str) -> int | None:
-    sizes = (vision.fields.get(name) for name in names)
-    return next((n for n in sizes if isinstance(n, int) and not isinstance(n, bool) and 0 < n <= MOST_WIDTH), None)
+    return next(filter(None, (whole_number(vision.fields.get(name), MOST_WIDTH) for name in names)), None)

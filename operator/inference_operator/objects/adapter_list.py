@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import child
@@ -19,6 +20,8 @@ LOADED, ADVERTISED = "loaded.json", "advertised"
 """Keys: paths by name, which engines load; and one name a line, which routers advertise."""
 LIST_FOLDER = "/adapter-list"
 """Mount path of the ConfigMap in engines' pods."""
+TELL_AFTER = timedelta(milliseconds=300)
+"""From the write of a list until pods are told: the kubelet's watch of the list has it by then."""
 VOLUME = "adapter-list"
 _HASH_DIGITS = 16
 

@@ -103,14 +103,10 @@ def cache_mounts(cache: CacheVolume | None, compiled: str) -> list[Manifest]:
     mounts: list[Manifest] = [{"name": _VOLUME, "mountPath": HUB_CACHE, "subPath": HUB_FOLDER, "readOnly": True}]
     if compiled and cache.key:
         mounts.append({"name": _VOLUME, "mountPath": compiled, "subPath": f"{COMPILED_FOLDER}/{cache.key}"})
-    return [*mounts, *adapter_mounts(cache)]
-
-
-def adapter_mounts(cache: CacheVolume | None) -> list[Manifest]:
-    if cache is None or not cache.adapters:
-        return []
-    folder = f"{ADAPTERS_FOLDER}/{HUB_FOLDER}"
-    return [{"name": _VOLUME, "mountPath": ADAPTER_CACHE, "subPath": folder, "readOnly": True}]
+    if cache.adapters:
+        folder = f"{ADAPTERS_FOLDER}/{HUB_FOLDER}"
+        mounts.append({"name": _VOLUME, "mountPath": ADAPTER_CACHE, "subPath": folder, "readOnly": True})
+    return mounts
 
 
 def whole_mount() -> Manifest:

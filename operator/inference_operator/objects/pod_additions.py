@@ -8,14 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from posixpath import normpath
 
-from inference_operator.api.pod_template import (
-    AddedContainer,
-    EmptyDirVolume,
-    EnvironmentFrom,
-    Mount,
-    PodTemplateSpec,
-    Volume,
-)
+from inference_operator.api.pod_template import AddedContainer, EnvironmentFrom, Mount, PodTemplateSpec, Volume
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.manifest import GROUP, Manifest
@@ -121,15 +114,12 @@ def volumes(requested: Sequence[Volume], *, pull_policy: str) -> list[Manifest]:
 
 def _volume(volume: Volume, pull_policy: str) -> Manifest:
     if volume.empty_dir is not None:
-        return {"name": volume.name, "emptyDir": _empty_dir(volume.empty_dir)}
+        limit = volume.empty_dir.size_limit
+        size = {"sizeLimit": canonical(limit)} if limit else {}
+        return {"name": volume.name, "emptyDir": {**api_form(volume.empty_dir), **size}}
     if volume.image is not None:
         return {"name": volume.name, "image": {"reference": volume.image.reference, "pullPolicy": pull_policy}}
     return api_form(volume)
-
-
-def _empty_dir(volume: EmptyDirVolume) -> Manifest:
-    size = {"sizeLimit": canonical(volume.size_limit)} if volume.size_limit else {}
-    return {**api_form(volume), **size}
 
 
 def mounts(requested: Sequence[Mount]) -> list[Manifest]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.refusal import Refusal
-from inference_operator.jobs.attempts import PodWait
+from inference_operator.jobs.attempts import JobWait
 from inference_operator.objects.adapter_list import AdapterList, text_hash
 from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.views.engine import EngineView
@@ -31,7 +31,7 @@ class Adapter:
     refusal: Refusal | None = None
     progress: str = ""
     """How far the copy is, in a sentence; empty once it is done."""
-    wait: PodWait | None = None
+    wait: JobWait | None = None
     """Why the pod of its Job does not run; None if it runs."""
     keeps_former: bool = True
     """Whether former files of the same name stay meanwhile; not those of another model, or of a name that is taken."""

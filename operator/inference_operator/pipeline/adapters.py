@@ -11,13 +11,14 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AdapterPhase
 from inference_operator.jobs.adapter import access_of, adapter_state, field_of
+from inference_operator.jobs.attempts import JobWait
 from inference_operator.jobs.download_result import StoredAdapter
 from inference_operator.jobs.state import JobState
 from inference_operator.manifest import Ref
 from inference_operator.models.adapter import base_problem
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ModelSource, file_of, model_source, repository_of, stored_name
-from inference_operator.objects.adapter_list import adapter_list, adapter_list_ref, listed_adapters
+from inference_operator.objects.adapter_list import TELL_AFTER, adapter_list, adapter_list_ref, listed_adapters
 from inference_operator.objects.cache_volume import ADAPTER_CACHE, snapshot_path
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.adapter_lists import Adapter, decided_list, is_awaited, list_updates
@@ -25,10 +26,8 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import claim_lookups, writable_claim
 from inference_operator.pipeline.model_wait import ModelStep, job_wait, observed_jobs
 from inference_operator.pipeline.outcomes import Planned
-from inference_operator.pipeline.part import Feature, Hold, ModelWait, Part
+from inference_operator.pipeline.part import Feature, Hold, Part
 
-_TELL_AFTER = timedelta(milliseconds=300)
-"""From the write of a list until pods are told: the kubelet's watch of the list has it by then."""
 _TELL_AGAIN_AFTER = timedelta(seconds=2)
 """When to look whether an engine has got the list that its pod was told to read."""
 
@@ -64,7 +63,7 @@ def _without_files(spec: Spec) -> tuple[Adapter, ...]:
     return tuple(Adapter(adapter.name) for adapter in spec.model.adapters)
 
 
-def _wait(copies: Sequence[_Copy]) -> ModelWait:
+def _wait(copies: Sequence[_Copy]) -> JobWait:
     copying = ((copy.adapter, copy.state) for copy in copies if copy.state and copy.adapter.progress)
     adapter, state = next(copying)
     return replace(job_wait(state, Reason.DOWNLOADING_MODEL), message=adapter.progress)
@@ -73,7 +72,9 @@ def _wait(copies: Sequence[_Copy]) -> ModelWait:
 def _copy(inputs: Inputs, planned: Planned, cache: CacheSpec, adapter: AdapterSpec) -> _Copy:
     shared, spec = planned.shared, planned.shared.stated
     if any(adapter.name in role.process.model_names for role in planned.roles):
-        return _Copy(Adapter(adapter.name, refusal=_taken(adapter), keeps_former=False))
+        field, problem = f"spec.model.adapters[{adapter.name}].name", "It is a name of the model itself."
+        taken = Refusal(Reason.INVALID_SPEC, field, problem, "Use another name.")
+        return _Copy(Adapter(adapter.name, refusal=taken, keeps_former=False))
     source = _source(adapter)
     if isinstance(source, Refusal):
         return _Copy(Adapter(adapter.name, refusal=source))
@@ -99,11 +100,6 @@ def _source(adapter: AdapterSpec) -> ModelSource | Refusal:
     return Refusal(
         Reason.INVALID_SPEC, field_of(adapter), "Its source is a file in GGUF.", "Name the adapter's folder."
     )
-
-
-def _taken(adapter: AdapterSpec) -> Refusal:
-    field = f"spec.model.adapters[{adapter.name}].name"
-    return Refusal(Reason.INVALID_SPEC, field, "It is a name of the model itself.", "Use another name.")
 
 
 def _of_another_model(planned: Planned, adapter: AdapterSpec, stored: StoredAdapter) -> Refusal | None:
@@ -146,7 +142,7 @@ def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:
         part, desired={Ref.of(desired): desired, **part.desired}, awaits_adapters=is_awaited(content, engines, reports)
     )
     if live is None or live.get("data") != desired["data"]:
-        return replace(part, due=_earliest(part.due, inputs.now + _TELL_AFTER))
+        return replace(part, due=_earliest(part.due, inputs.now + TELL_AFTER))
     routers = inputs.pods_of(ROUTER)
     updates = list_updates(content, engines, routers, reports)
     again = inputs.now + _TELL_AGAIN_AFTER if updates else None

@@ -14,7 +14,6 @@ from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.engine import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
-from inference_operator.engines.base import Engine
 from inference_operator.jobs.adapter import adapter_record
 from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.models.facts import ModelFacts
@@ -26,7 +25,7 @@ from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.role_plan import PlanState, plan_state
 from inference_operator.roles.context import LiveRole, RoleContext, SharedContext
 from inference_operator.roles.engine_choice import EngineChoice, engine_choice
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
 from inference_operator.views.workload import WORKLOAD_KINDS, role_view
@@ -140,9 +139,10 @@ def _had_scale(inputs: Inputs, name: str, names: Sequence[str]) -> bool:
 def _live_role(inputs: Inputs, name: str, requested: str, *, has_scale: bool) -> LiveRole:
     workloads = inputs.workloads(name)
     recorded = PLAN_ANNOTATION.read(next(iter(workloads), None))
+    candidates = [*([recorded.engine] if recorded else []), requested, inputs.engines.default]
     return LiveRole(
         name=name,
-        engine=_running_engine(inputs, recorded, requested),
+        engine=next(inputs.engines[kind] for kind in candidates if kind in inputs.engines),
         workloads=workloads,
         view=role_view(workloads),
         service=inputs.engines_service(name),
@@ -152,29 +152,20 @@ def _live_role(inputs: Inputs, name: str, requested: str, *, has_scale: bool) ->
     )
 
 
-def _running_engine(inputs: Inputs, recorded: PinnedPlan | None, requested: str) -> Engine:
-    names = [*([recorded.engine] if recorded else []), requested, inputs.engines.default]
-    return next(inputs.engines[name] for name in names if name in inputs.engines)
-
-
 DEFAULT_SLOTS = 4
 """Adapters in one batch. More may be listed: requests of a fifth wait until one of the four has none in the batch."""
 
 
 def slotted_spec(spec: Spec, owner: Owner, live: Mapping[Ref, Manifest]) -> Spec:
     """The specification with the fields of the slots filled in; unchanged if it has no adapters and no slots."""
-    slots = _slots(spec)
+    slots = spec.engine.adapter_slots
+    if slots is None:
+        slots = DEFAULT_SLOTS if spec.model.adapters else 0
     if not slots:
         return spec
     rank = spec.engine.max_adapter_rank or _rank(spec, owner, live)
     engine = spec.engine.model_copy(update={"adapter_slots": slots, "max_adapter_rank": rank})
     return spec.model_copy(update={"engine": engine})
-
-
-def _slots(spec: Spec) -> int:
-    if spec.engine.adapter_slots is not None:
-        return spec.engine.adapter_slots
-    return DEFAULT_SLOTS if spec.model.adapters else 0
 
 
 def _rank(spec: Spec, owner: Owner, live: Mapping[Ref, Manifest]) -> int:

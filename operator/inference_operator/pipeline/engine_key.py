@@ -93,14 +93,7 @@ def unguarded(inputs: Inputs, context: RoleContext, template: PinnedTemplate, *,
         else "Nothing keeps other pods from engines, which take requests without a key."
     )
     key = context.owner.key
-    renew = f"infd renew --routers -n {key.namespace} {key.name}"
-    cure = "" if not can_ask else _cure(inputs, renew)
+    first = "" if routers_send_key(inputs) else f"run `infd renew --routers -n {key.namespace} {key.name}`, then "
+    cure = f"To close that, {first}restart the engines (`infd restart`)." if can_ask else ""
     why = "" if engine.can_ask_for_key else "This kind of engine cannot ask for one."
     return sentences(kept, why, cure)
-
-
-def _cure(inputs: Inputs, renew: str) -> str:
-    restart = "restart the engines (`infd restart`)"
-    return (
-        f"To close that, {restart}." if routers_send_key(inputs) else f"To close that, run `{renew}`, then {restart}."
-    )

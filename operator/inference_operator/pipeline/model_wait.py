@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.jobs.attempts import JobWait
 from inference_operator.jobs.result import Result
 from inference_operator.jobs.state import JobState, ObservedJobs
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
-from inference_operator.pipeline.part import Feature, Hold, ModelWait, Part
+from inference_operator.pipeline.part import Feature, Hold, Part
 from inference_operator.pipeline.role import Role
 
 
@@ -37,13 +38,13 @@ def task_part(inputs: Inputs, planned: Planned, feature: Feature, task: JobState
     )
 
 
-def job_wait(task: JobState[Result], reason: Reason) -> ModelWait:
+def job_wait(task: JobState[Result], reason: Reason) -> JobWait:
     """The wait for a task: with the reason why the pod of its Job does not run, else with the one given."""
     pod = task.progress.waiting
-    return ModelWait(pod.reason, task.message, pod.since) if pod else ModelWait(reason, task.message)
+    return JobWait(pod.reason, task.message, pod.since) if pod else JobWait(reason, task.message)
 
 
-def _wait(planned: Planned, wait: ModelWait) -> ModelWait | None:
+def _wait(planned: Planned, wait: JobWait) -> JobWait | None:
     """The progress; and if engines serve, that they stay until the switch."""
     if not wait.message:
         return None

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.jobs.attempts import JobWait
 from inference_operator.jobs.result import Failure
-from inference_operator.pipeline.part import Hold, ModelWait, Sum
+from inference_operator.pipeline.part import Hold, Sum
 from inference_operator.pipeline.role import Role
 from inference_operator.pipeline.routing import Routing
 from inference_operator.planning.known_model import KnownModel
@@ -79,7 +80,7 @@ class Refused(Outcome):
 class NeedsInspection(Outcome):
     """The model has to be inspected before anything can be decided. Running pods keep running."""
 
-    wait: ModelWait
+    wait: JobWait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

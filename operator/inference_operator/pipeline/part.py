@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, IntEnum
 
-from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.target import Target
 from inference_operator.fleet.rollout_slots import FleetState
+from inference_operator.jobs.attempts import JobWait
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.pipeline.adapter_lists import Adapter
@@ -67,14 +67,6 @@ class Hold(IntEnum):
         return self >= Hold.OTHERS
 
 
-@dataclass(frozen=True, slots=True)
-class ModelWait:
-    reason: Reason
-    message: str
-    since: datetime | None = None
-    """Since when the pod of its Job does not run; None if it runs."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceDecision:
     """What the controller carries out of a decision about a resource of any kind."""
@@ -102,7 +94,7 @@ class Sum(ResourceDecision):
     due: datetime | None = None
     """When to decide again if no event comes before."""
     notice: str = ""
-    model_wait: ModelWait | None = None
+    model_wait: JobWait | None = None
     targets: Mapping[str, Target] = field(default_factory=dict)
     """How many requests one engine should have, and what decides that, by role; those without autoscaling have none."""
     adapters: tuple[Adapter, ...] = ()

@@ -18,7 +18,7 @@ from inference_operator.planning.role_plan import RolePlan
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sentences import sentences
-from inference_operator.views.lookups import Lookup
+from inference_operator.views.lookups import FreeGpusLookup, Lookup
 from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.children import children as workload_children
 from inference_operator.workload.deployment import progress_deadline_seconds
@@ -27,7 +27,6 @@ from inference_operator.workload.eviction.half_placed import yielding
 from inference_operator.workload.eviction.hardware_errors import move_due, moved_pods
 from inference_operator.workload.eviction.rollout import (
     EngineSet,
-    Undecided,
     creation_lookups,
     lasting_obstacle,
     refusal_of_groups,
@@ -134,10 +133,10 @@ def _change(inputs: Inputs, used: RoleTemplates, scaling: ObservedScaling) -> Wo
     yielded = yielding(context, inputs.shared.half_placed)
     drill_end = scaling.drill.until if scaling.drill else None
     due = (switch_due(engines, lookups), move_due(live.workload, moved, now), yielded.due, moving.due, drill_end)
-    looks = (decided.lookup,) if isinstance(decided, Undecided) else ()
+    looks = (decided,) if isinstance(decided, FreeGpusLookup) else ()
     return WorkloadChange(
         template=template,
-        rollout=None if isinstance(decided, Undecided) else decided,
+        rollout=None if isinstance(decided, FreeGpusLookup) else decided,
         surge_cure=surge_cure(engines, lookups),
         obstacle=lasting_obstacle(engines, lookups),
         refusal=refusal_of_groups(engines, lookups),

@@ -1,7 +1,6 @@
 """The part of autoscaling: the operator scales each role, or creates an autoscaler for the one that has `/scale`."""
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.autoscaling.external import external_autoscaler
@@ -22,22 +21,17 @@ def scaling(inputs: Inputs, planned: Planned) -> Part:
     scaled = [role for role in planned.roles if role.context.spec.stated.autoscaling]
     targets = {role.name: _target(inputs, role) for role in scaled}
     requests = (_request(planned, role, targets[role.name]) for role in scaled if not role.scaling.is_frozen)
+    observed = (state for role in scaled for state in (role.scaling.external, role.scaling.floor) if state)
     desired, kept = ({}, {}) if planned.hold.holds_others else _autoscaler(inputs, planned.scaled_role, targets)
     return Part(
         feature=Feature.SCALING,
         lookups=tuple(role.scaling.conflict.lookup for role in scaled if role.scaling.conflict),
-        due=min((moment for role in scaled for moment in _due(role)), default=None),
+        due=min((state.due for state in observed if state.due), default=None),
         scaling=tuple(filter(None, requests)),
         targets=targets,
         desired=desired,
         kept=kept,
     )
-
-
-def _due(role: Role) -> Iterator[datetime]:
-    for observed in (role.scaling.external, role.scaling.floor):
-        if observed and observed.due:
-            yield observed.due
 
 
 def _request(planned: Planned, role: Role, target: Target) -> ScalingInputs | None:

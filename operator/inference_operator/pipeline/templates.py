@@ -38,12 +38,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.disaggregation import least_prompt
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Objective
-from inference_operator.workload.pinned_template import (
-    ENGINE_PIN,
-    EngineContent,
-    PinnedTemplate,
-    template_inputs_hash,
-)
+from inference_operator.workload.pinned_template import ENGINE_PIN, EngineContent, PinnedTemplate, template_inputs_hash
 from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
 
 BYTES_PER_SECOND = 60_000_000

@@ -28,11 +28,7 @@ def _state(inputs: Inputs, verdict: Outcome) -> FleetState:
         return observed if observed is FleetState.ROLLING else FleetState.UNDECIDED
     uses = {verdict.router.use, *(role.used.use for role in verdict.roles)}
     if PinUse.SETTINGS in uses:
-        return FleetState.FAILED if _is_rejected(inputs) else FleetState.ROLLING
+        stalled = inputs.resource.status.condition(ConditionType.STALLED)
+        is_written = stalled is None or stalled.reason not in {Reason.CHILD_REJECTED, Reason.NAME_CONFLICT}
+        return FleetState.ROLLING if is_written else FleetState.FAILED  # what was not written cannot end
     return FleetState.WAITING if PinUse.HELD in uses else observed
-
-
-def _is_rejected(inputs: Inputs) -> bool:
-    """Whether a child cannot be written. A turn that was not written cannot end."""
-    condition = inputs.resource.status.condition(ConditionType.STALLED)
-    return condition is not None and condition.reason in {Reason.CHILD_REJECTED, Reason.NAME_CONFLICT}

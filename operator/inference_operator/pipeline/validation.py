@@ -11,7 +11,7 @@ from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.disaggregation import DisaggregationSpec
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device, NetworkSpec
-from inference_operator.api.pod_defaults import EngineDefaults, PodDefaults
+from inference_operator.api.pod_defaults import PodDefaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
@@ -152,8 +152,9 @@ def default_errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]
     )
     yield from _line("COMMON_LABELS", refusal_of_keys(settings.common_labels, "labels"))
     yield from _line("ENGINE_DEFAULTS", refusal_of_additions(settings.engine_defaults.pod_template, engine))
-    yield from _line("ENGINE_DEFAULTS", _refusal_of_engine_env(settings, engines))
-    yield from _line("ENGINE_DEFAULTS", _refusal_of_network(settings.engine_defaults))
+    yield from _line("ENGINE_DEFAULTS", _refusal_of_engine_env(settings, engines), "spec.engine.")
+    network = settings.engine_defaults.network
+    yield from _line("ENGINE_DEFAULTS", refusal_of_network_devices(ResourcesSpec(), network), "spec.hardware.")
     yield from _line(
         "ROUTER_DEFAULTS", refusal_of_additions(settings.router_defaults.pod_template, reserved_pod_parts(_TEMPLATE))
     )
@@ -166,18 +167,13 @@ def _refusal_of_engine_env(settings: Settings, engines: EngineRegistry) -> Refus
     """The refusal of a variable that the engine reserves for the operator. The administrator may set any other."""
     defaults, engine = settings.engine_defaults, engines[engines.default]
     trusted = settings.model_copy(update={"allowed_environment": tuple(_names(defaults))})
-    refusal = engine.check(EngineSpec(env=defaults.env), image=engine.image(Device.GPU, settings), settings=trusted)
-    return replace(refusal, field=refusal.field.removeprefix("spec.engine.")) if refusal else None
+    return engine.check(EngineSpec(env=defaults.env), image=engine.image(Device.GPU, settings), settings=trusted)
 
 
-def _refusal_of_network(defaults: EngineDefaults) -> Refusal | None:
-    refusal = refusal_of_network_devices(ResourcesSpec(), defaults.network)
-    return replace(refusal, field=refusal.field.removeprefix("spec.hardware.")) if refusal else None
-
-
-def _line(name: str, refusal: Refusal | None) -> Iterator[str]:
+def _line(name: str, refusal: Refusal | None, section: str = "") -> Iterator[str]:
+    """The refusal of a setting, whose fields are those of a section of the specification."""
     if refusal:
-        yield f"{PREFIX}{name}: {refusal.field}: {refusal.problem} {refusal.cure}"
+        yield f"{PREFIX}{name}: {refusal.field.removeprefix(section)}: {refusal.problem} {refusal.cure}"
 
 
 def _names(defaults: PodDefaults) -> set[str]:

@@ -11,7 +11,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
-from inference_operator.hardware.offers import offer_named
+from inference_operator.hardware.offers import GpuOffer, offer_named
 from inference_operator.hardware.resources import GPU_RESOURCE
 from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import WeightFormat, format_of
@@ -29,7 +29,7 @@ from inference_operator.sizing.choice import OFFLOAD, OFFLOAD_CURE, choose, may_
 from inference_operator.sizing.fitting import least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.impossible_division import unequal
-from inference_operator.sizing.infeasible import unknown_kinds
+from inference_operator.sizing.infeasible import unknown_kinds, wrong_on_any_device
 from inference_operator.sizing.learned import Learned, most_sequences, on_the_same_gpus, shorter_context
 from inference_operator.sizing.lora_and_speculative import adapters_gib
 from inference_operator.sizing.plan import DIGITS, Plan, checked_plan, cpu_plan, unchecked_plan
@@ -41,6 +41,8 @@ TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
 REFUSED_BY_HUB = frozenset({Reason.MODEL_GATED, Reason.MODEL_NOT_FOUND})
 """Reasons for which an engine would fail too, on any device."""
 NO_FACTS_CURE = "This engine starts only with a model whose files the operator could read."
+ANY_GPU = GpuOffer(kind="", memory_gib=0.0)
+"""Which sizes a model allows depends on no GPU."""
 UNCHECKED_CURE = f"Set `{TENSOR}` to start engines without a check."
 
 
@@ -80,9 +82,10 @@ def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     if isinstance(resolved, Refusal):
         return resolved
     inputs = replace(inputs, spec=inputs.spec.model_copy(update={"engine": resolved}))
-    plan = _plan(inputs, engine)
-    if isinstance(plan, Refusal):
-        return plan
+    sizes = _sizes(inputs, engine)
+    if isinstance(sizes, Refusal):
+        return sizes
+    plan = _with_parsers(_with_slots(sizes, inputs, engine), inputs, engine)
     if small := _small_gain(plan, asked.spec):
         stated = stated.model_copy(update={"speculative": SpeculativeSpec()})
         without = engine_plan(replace(asked, spec=asked.spec.model_copy(update={"engine": stated})), engine)
@@ -137,18 +140,6 @@ def _model_file(facts: ModelFacts | NotUnderstood | None) -> str:
     return ""
 
 
-def _plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
-    """The plan of one engine, or why there is none.
-
-    - On CPUs: count the memory and never refuse it. Nodes are not checked. A model that the hub refuses is refused.
-    - On GPUs, with facts of the model and at least one possible GPU: count the memory and choose the sizes.
-    - On GPUs, with less information: use the tensor parallel size of the spec without a check. The plan says so.
-      Refuse a spec that sets none.
-    """
-    sizes = _sizes(inputs, engine)
-    return sizes if isinstance(sizes, Refusal) else _with_parsers(_with_slots(sizes, inputs, engine), inputs, engine)
-
-
 def _with_slots(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:
     """The plan with the slots for adapters, which stay when the list of adapters changes."""
     spec, facts = inputs.spec.engine, inputs.model.facts
@@ -176,6 +167,14 @@ def _name(source: ModelSource) -> str:
 
 
 def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
+    """The sizes of one engine, or why there are none.
+
+    - On CPUs: count the memory and never refuse it. Nodes are not checked. A model that the hub refuses is refused.
+    - On GPUs, with facts of the model and at least one possible GPU: count the memory and choose the sizes.
+    - On GPUs, with less information: use the tensor parallel size of the spec without a check of memory. The plan says
+      so. Refuse a spec that sets none.
+    - Whatever is known of the model refuses requests that are impossible on any GPUs or CPUs.
+    """
     if inputs.model.known is None:
         why = inputs.model.unavailable
         needs_consent = why is not None and why.reason is Reason.PICKLE_WEIGHTS
@@ -187,7 +186,7 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     if refused := _of_model(inputs, facts, engine) or _unequal(inputs.spec, engine):
         return refused
     if inputs.spec.hardware.device is Device.CPU:
-        return _on_cpus(inputs, engine)
+        return _impossible(inputs, facts, engine) or _on_cpus(inputs, engine)
     if isinstance(facts, ModelFacts) and inputs.offers.possible:
         return _counted(inputs, facts, engine)
     if inputs.offers.excluded and not inputs.offers.possible and not inputs.offers.unknown_nodes:
@@ -195,7 +194,14 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     unknown = _unknown(facts, inputs)
     if inputs.spec.parallelism.tensor is None:
         return unknown
-    return _unchecked(inputs, engine, unknown.problem)
+    return _impossible(inputs, facts, engine) or _unchecked(inputs, engine, unknown.problem)
+
+
+def _impossible(inputs: PlanInputs, facts: ModelFacts | NotUnderstood | None, engine: Engine) -> Infeasible | None:
+    """Why the model allows the request on no device; None if nothing of it is known."""
+    if not isinstance(facts, ModelFacts):
+        return None
+    return wrong_on_any_device(facts, engine.on_gpus(inputs.image, ANY_GPU), sizing_inputs(inputs.spec, engine))
 
 
 def _of_model(inputs: PlanInputs, facts: ModelFacts | NotUnderstood | None, engine: Engine) -> Refusal | None:
@@ -328,16 +334,15 @@ def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan | Refusal:
         if offer.resource == plan.resource and holds:
             selector = {offer.label: offer.product} if offer.product else {}
             return replace(plan, gpu=offer.kind, node_selector=selector, labels_of_kind=offer.labels_of_kind)
-    return replace(plan, avoided_products=tuple(sorted(inputs.offers.products)))
+    return replace(plan, avoided_products=inputs.offers.products())
 
 
 def _counted(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Plan | Refusal:
     chosen = _chosen(inputs, facts, engine)
     if isinstance(chosen, Infeasible):
         return chosen
-    live = inputs.offers.live
-    others = {offer.product for offer in live if offer.product and offer.kind != chosen.offer.kind}
-    return checked_plan(chosen, facts, downloads=_downloads(inputs), avoided=tuple(sorted(others)))
+    others = inputs.offers.products(besides=chosen.offer.kind)
+    return checked_plan(chosen, facts, downloads=_downloads(inputs), avoided=others)
 
 
 def _downloads(inputs: PlanInputs) -> bool:

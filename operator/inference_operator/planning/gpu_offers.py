@@ -33,9 +33,9 @@ class GpuOffers:
     excluded: tuple[str, ...] = ()
     """GPUs that the engine's image cannot use: the problem of each, and what to do; in sentences."""
 
-    @property
-    def products(self) -> frozenset[str]:
-        return frozenset(offer.product for offer in self.live if offer.product)
+    def products(self, *, besides: str | None = None) -> tuple[str, ...]:
+        """Sorted, without those of a kind (`besides`)."""
+        return tuple(sorted({offer.product for offer in self.live if offer.product and offer.kind != besides}))
 
     def missing_gpu_kind(self, kind: str) -> str:
         absent = kind and self.visible and not any(offer.kind == kind for offer in self.live)

@@ -131,15 +131,10 @@ def _lack_gpus(context: RoleContext, offers: GpuOffers) -> bool:
 
 
 def _plan_inputs(state: PlanState, model: ModelFindings) -> PlanInputs:
-    context = state.context
-    offers, choice = _offers(context, state.image), context.choice
-    return PlanInputs(context.spec.stated, context.source, model, offers, state.image, choice=choice)
-
-
-def _offers(context: RoleContext, image: str) -> GpuOffers:
-    effective = context.spec.effective
-    needs = context.engine.gpu_needs(effective.engine, image)
-    return usable_offers(context.nodes, _pod(context), effective.stated, context.settings, needs)
+    context, stated = state.context, state.context.spec.stated
+    needs = context.engine.gpu_needs(context.spec.effective.engine, state.image)
+    offers = usable_offers(context.nodes, _pod(context), stated, context.settings, needs)
+    return PlanInputs(stated, context.source, model, offers, state.image, choice=context.choice)
 
 
 def _pod(context: RoleContext) -> Manifest:
@@ -221,15 +216,11 @@ def _left(offer: GpuOffer, offers: GpuOffers, nodes: Iterable[NodeGpus] | None) 
     """The offer with the most GPUs that are free on one of its nodes, and these nodes alone; None if none is."""
     if nodes is None or offer not in offers.live:
         return offer
-    counts = [node.free for node in nodes if _has(node, offer)]
+    alike = (node for node in nodes if node.total == offer.per_node)
+    counts = [node.free for node in alike if not offer.product or node.node.labels.get(offer.label) == offer.product]
     free = max(counts, default=0)
     if free <= 0:
         return None
     gpus = min(offer.per_node, free)
     memory = offer.host_memory_gib * gpus / offer.per_node  # pods on the other GPUs have their part
     return replace(offer, per_node=gpus, fixed_nodes=counts.count(free), host_memory_gib=memory)
-
-
-def _has(node: NodeGpus, offer: GpuOffer) -> bool:
-    alike = node.total == offer.per_node
-    return alike and (not offer.product or node.node.labels.get(offer.label) == offer.product)

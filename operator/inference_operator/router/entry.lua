@@ -12,9 +12,7 @@
 --    queue, and one that has all requests has all the room.
 -- 3. Parts are rounded in the order of the processes' identities, so their sum is the room. Each has at least one: 0 is
 --    no limit for HAProxy.
--- 4. What others told is up to LAG periods old, and is compared with the own requests of then: else two processes whose
---    requests come at the same time would both take what is free.
--- 5. A number that falls ends no request: fewer come in until it is reached.
+-- 4. A number that falls ends no request: fewer come in until it is reached.
 --
 -- A request is behind those that come later by TURN for each request that its user has (fairness.cfg.j2). TURN is the time
 -- in which each user with requests gets one place, if all get as many.
@@ -22,7 +20,6 @@
 local PERIOD = 1000 -- milliseconds between two looks at the file
 local MAX_BYTES = 4096
 local MAX_NUMBER = 1e6 -- requests
-local LAG = 1
 local KEEP = 0.9 -- part of the largest recent number of requests that counts after a second
 local NAME = "*entry*" -- begins like no user
 local MEMORY = 0.9 -- part of the measured rate that counts after a second
@@ -78,7 +75,7 @@ for place = 3, #arguments do
   local prefix, number = arguments[place]:match("^(.+)=(%d+)$")
   most[prefix] = tonumber(number)
 end
-local room, was, recent, rate, ended, last_turn = {}, { 0 }, 0, 0, nil, nil
+local room, past, recent, rate, ended, last_turn = {}, {}, 0, 0, nil, nil
 
 local function prefix_of(name)
   local prefix = name:match("^(.-)%d+$")
@@ -111,15 +108,14 @@ local function set(from, to)
 end
 
 peers.tell(function()
-  return { string.format("%s %.3f %d", NAME, recent, 0) }
+  return { string.format("%s %.3f %d", NAME, math.max(recent, core.backends[BACKEND]:get_stats().scur), 0) }
 end)
 
-peers.learn(function(answers)
+peers.learn(function(answers, _, lag)
   local count, engines = requests()
   recent = math.max(count, recent * KEEP)
-  local own, least = table.remove(was, 1), nil
-  was[LAG] = recent
-  local all = { [peers.identity()] = own }
+  peers.remember(past, recent)
+  local all, least = { [peers.identity()] = past[lag + 1] or 0 }, nil
   for _, answer in ipairs(answers) do
     local told = answer.values[NAME]
     all[answer.id] = told and told.demand

@@ -12,15 +12,12 @@
 --    part of the limit that it has of the sum: else all would stop at once, and begin at once. A fraction is rounded at
 --    random, so that many processes with small shares are right on average. A user without any request in flight
 --    always gets one.
--- 4. What others told is up to LAG periods old. A process compares it with its own demand of then: else two
---    processes whose demand rises at the same time would both take the whole limit.
 --
 -- HAProxy interrupts this script between any two instructions and runs other requests and tasks. So no loop uses
 -- `pairs` on a table that others add to: Lua forbids that.
 
 local PERIOD = 1 -- seconds between two exchanges
 local MAX_USERS = 16384 -- a Secret has no room for more keys
-local LAG = 2
 local KEEP = 0.9 -- part of the demand that is left after a period
 local IDLE = 0.01 -- demand of a process without requests: without any demand, all have the same share
 local STAR = 42 -- `*` begins the names of what is no user (entry.lua)
@@ -44,7 +41,7 @@ function Limiter:entry(user, now)
   local entry = self.users[user]
   if not entry then
     local share = 1 / self.processes
-    entry = { demand = 0, was = { 0, 0 }, share = share, at = now, most = math.max(1, math.floor(self.concurrent * share)), others = 0 }
+    entry = { demand = 0, past = {}, share = share, at = now, most = math.max(1, math.floor(self.concurrent * share)), others = 0 }
     entry.tokens = self:cap(entry)
     self.users[user] = entry
     table.insert(self.names, user)
@@ -76,10 +73,11 @@ function Limiter:refusal(user, in_flight, now)
   return nil
 end
 
--- Take the share of each user. `peers` are the others' users, `in_flight` returns the requests of a user in this process.
-function Limiter:learn(peers, in_flight, now)
-  self.processes = #peers + 1
-  for _, users in ipairs(peers) do
+-- Take the share of each user. `answers` are the others' users, which are `lag` rounds old; `in_flight` returns the requests
+-- of a user in this process.
+function Limiter:learn(answers, in_flight, now, lag)
+  self.processes = #answers + 1
+  for _, users in ipairs(answers) do
     for user in pairs(users) do
       if #self.names < MAX_USERS and user:byte() ~= STAR then
         self:entry(user, now)
@@ -88,7 +86,7 @@ function Limiter:learn(peers, in_flight, now)
   end
   for place = #self.names, 1, -1 do
     local user = self.names[place]
-    if not self:shared(user, peers, in_flight, now) then
+    if not self:shared(user, answers, in_flight, now, lag) then
       self.users[user] = nil
       table.remove(self.names, place)
     end
@@ -96,21 +94,21 @@ function Limiter:learn(peers, in_flight, now)
 end
 
 -- Take the share of a user; false if nobody has asked for it for long.
-function Limiter:shared(user, peers, in_flight, now)
+function Limiter:shared(user, answers, in_flight, now, lag)
   local entry = self.users[user]
   if not entry then
     return false
   end
   self:refill(entry, now)
-  local was = table.remove(entry.was, 1)
-  entry.was[LAG] = entry.demand
-  local demand, others = was + IDLE, 0
-  for _, users in ipairs(peers) do
+  peers.remember(entry.past, entry.demand)
+  local own = (entry.past[lag + 1] or 0) + IDLE
+  local demand, others = own, 0
+  for _, users in ipairs(answers) do
     local other = users[user]
     demand = demand + IDLE + (other and other.demand or 0)
     others = others + (other and other.in_flight or 0)
   end
-  entry.share = (was + IDLE) / demand
+  entry.share = own / demand
   entry.others = others
   entry.most = self:most(entry.share, in_flight(user), others)
   entry.demand = entry.demand * KEEP
@@ -156,12 +154,12 @@ peers.tell(function()
   return limiter:report(in_flight)
 end)
 
-peers.learn(function(answers, time)
+peers.learn(function(answers, time, lag)
   local users = {}
   for place, answer in ipairs(answers) do
     users[place] = answer.values
   end
-  limiter:learn(users, in_flight, time)
+  limiter:learn(users, in_flight, time, lag)
 end)
 
 -- Of `USER:IN_FLIGHT`, `REASON:SECONDS` if the request is refused. Without a number, the table of users is full. An action

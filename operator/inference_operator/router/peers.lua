@@ -9,7 +9,10 @@
 -- 2. An answer counts only as a whole: without its last line, with more than MAX_BYTES, or after ANSWER seconds, it is
 --    dropped. Who sends slowly delays only the questions to itself.
 -- 3. What a process has not told for FORGET seconds does not count any more.
--- 4. A process that ends asks nobody, and keeps what it knows. Until its last question is over, it cannot end: so it asks
+-- 4. What the others told is older than what a process knows of itself. It is compared with the own value before the
+--    question: else two processes whose requests come at the same time would both take what is free. `lag` is how many
+--    own rounds came after it. An answer older than MAX_LAG is of a process that may have ended: it counts, and makes no lag.
+-- 5. A process that ends asks nobody, and keeps what it knows. Until its last question is over, it cannot end: so it asks
 --    through SOCKET, where HAProxy limits how long a connection takes (entry.cfg.j2).
 
 local PERIOD = 1 -- seconds between two questions
@@ -19,7 +22,9 @@ local MAX_LINE = 128 -- bytes
 local MAX_VALUES = 16384 -- a Secret has no room for more keys
 local MAX_NUMBER = 1e9 -- of requests
 local CHUNK = 512 -- bytes that are read at a time
-local FORGET = 5 -- seconds; a round of questions to both processes of a pod takes 3 where their answers are late
+local ROUND = PERIOD + 2 * ANSWER -- seconds until both processes of a pod are asked again, where their answers are late
+local FORGET = 3 * ROUND + PERIOD -- seconds; two rounds may fail
+local MAX_LAG = ROUND // PERIOD + 1 -- rounds, of one PERIOD at least
 
 -- Who tells, lists of lines, and an end.
 local function report(id, lists)
@@ -59,20 +64,43 @@ local function parsed(text)
   return id, values
 end
 
+peers = {}
+
+-- Add the value of this round to those of rounds before, newest first. The one of `lag` rounds ago is `past[lag + 1]`.
+function peers.remember(past, value)
+  table.insert(past, 1, value)
+  past[MAX_LAG + 2] = nil
+end
+
+-- The answers that count, and their lag behind own rounds at these times, newest first.
+local function counted(answers, rounds)
+  local now, known, others, asked, lag = rounds[1], {}, {}, rounds[1], 0
+  for _, answer in ipairs(answers) do
+    -- Two slots may have the address of one process.
+    if answer.id and now - answer.at <= FORGET and not known[answer.id] then
+      known[answer.id] = true
+      others[#others + 1] = answer
+      asked = now - answer.at <= MAX_LAG * PERIOD and math.min(asked, answer.at) or asked
+    end
+  end
+  while lag < MAX_LAG and (rounds[lag + 1] or 0) > asked do
+    lag = lag + 1
+  end
+  return others, lag
+end
+
 -- Without HAProxy, for tests.
 if not core then
-  return { report = report, parsed = parsed, MAX_BYTES = MAX_BYTES }
+  return { report = report, parsed = parsed, counted = counted, remember = peers.remember, MAX_BYTES = MAX_BYTES }
 end
 
 local PEERS = "router_peers"
 local name, through, listed = ...
 -- `answers` has a table for each slot and port from the start, `{ id, at, values }`.
-local ports, answers, tellers, learners, identity = {}, {}, {}, {}, nil
+local ports, answers, rounds, tellers, learners, identity = {}, {}, {}, {}, {}, nil
 for port in listed:gmatch("%d+") do
   ports[#ports + 1] = tonumber(port)
 end
-
-peers = {}
 
 function peers.now()
   local time = core.now()
@@ -92,7 +120,7 @@ function peers.tell(teller)
   tellers[#tellers + 1] = teller
 end
 
--- `learner(answers, now)` gets `{ id, values }` of each other process, every PERIOD.
+-- `learner(answers, now, lag)` gets `{ id, values }` of each other process, every PERIOD.
 function peers.learn(learner)
   learners[#learners + 1] = learner
 end
@@ -127,9 +155,10 @@ local function follow(server, told)
         if is_ending() then
           return
         end
+        local asked = peers.now()
         local id, values = parsed(answer_of(address, port))
         if id and id ~= peers.identity() then
-          told[port].id, told[port].values, told[port].at = id, values, peers.now()
+          told[port].id, told[port].values, told[port].at = id, values, asked
         end
       end
     end
@@ -157,16 +186,10 @@ core.register_task(function()
     if is_ending() then
       return
     end
-    local time, others, known = peers.now(), {}, {}
-    for _, answer in ipairs(answers) do
-      -- Two slots may have the address of one process.
-      if answer.id and time - answer.at <= FORGET and not known[answer.id] then
-        known[answer.id] = true
-        others[#others + 1] = answer
-      end
-    end
+    peers.remember(rounds, peers.now())
+    local others, lag = counted(answers, rounds)
     for _, learner in ipairs(learners) do
-      learner(others, time)
+      learner(others, rounds[1], lag)
     end
   end
 end)

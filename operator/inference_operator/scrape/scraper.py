@@ -15,7 +15,6 @@ from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.controller.sample_store import SampleStore, ScalingStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.process import ProbeRequest
-from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ROUTER
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
@@ -319,7 +318,8 @@ class Scraper:
                 self._see(key, pod, engine, EngineSample.by_routers(sessions), sessions)
             return True  # nothing was asked that could fail
         keep = self._keeps(key, ENGINES) and page.idle_seconds > KEEP_ALIVE_SECONDS
-        text = await self._client.get(_metrics(pod, page), page.path, keep=keep)
+        address = _api(pod) if page.port is None else Address(pod.address, page.port)
+        text = await self._client.get(address, page.path, keep=keep)
         sample = engine.sample(text) if text is not None else None
         self._callbacks.on_scrape(pod.component, answered=sample is not None)
         if sample is None:
@@ -417,10 +417,6 @@ def default_intervals(settings: Settings) -> Mapping[str, Intervals]:
 
 def _metrics_ports(pod: PodView) -> Sequence[int]:
     return [port for name, port in pod.ports.items() if name.startswith(METRICS_PORT)]
-
-
-def _metrics(pod: PodView, page: MetricsPage) -> Address:
-    return _api(pod) if page.port is None else Address(pod.address, page.port)
 
 
 def _api(pod: PodView) -> Address:

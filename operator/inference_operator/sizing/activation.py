@@ -126,9 +126,8 @@ def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
     if shape.eager:
         return 0.0
     graphs = engine.graphs
-    layers = math.ceil(facts.layers / shape.parallel.pipeline) + sum(
-        group.layers for group in drafting_layers(facts, shape)
-    )
+    drafting = sum(group.layers for group in drafting_layers(facts, shape))
+    layers = math.ceil(facts.layers / shape.parallel.pipeline) + drafting
     base = graphs.base_gib if shape.parallel.group == 1 else graphs.group_base_gib
     each = graphs.layer_gib + (graphs.expert_layer_gib if facts.experts else 0.0)
     captured = _captured_part(graphs, shape, sequences(engine, shape) * (1 + shape.speculative_tokens))

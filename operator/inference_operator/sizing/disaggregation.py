@@ -147,9 +147,8 @@ def of_prompts(plan: Plan, objective: Objective) -> tuple[Plan, Objective]:
     """A plan and an objective of engines that compute prompts for others, and leave time for the way."""
     step = replace(plan.step, decodes=False) if plan.step else None
     left = 1 - TRANSFER_SHARE
-    return replace(plan, step=step), replace(
-        objective, ttft=left * objective.ttft, ttft_per_1000=left * objective.ttft_per_1000
-    )
+    sooner = replace(objective, ttft=left * objective.ttft, ttft_per_1000=left * objective.ttft_per_1000)
+    return replace(plan, step=step), sooner
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib.resources import files
 
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.sizing.shape import Shape
+from inference_operator.text_tables import text_of
 
 MEMORY_SHARE = 0.8
 """Part of the memory's bandwidth that reading dense weights and the KV cache reaches."""
@@ -125,8 +125,7 @@ _OF_ALL = ("", "", "")
 @cache
 def _shares() -> Mapping[tuple[str, str, str], Share]:
     """Shares by class, arithmetic and kind; an empty kind is the whole class, and an empty class is all of them."""
-    text = files(__package__).joinpath("measured_shares.json").read_text(encoding="utf-8")
-    rows = json.loads(text)
+    rows = json.loads(text_of(__package__, "measured_shares.json"))
     return {
         (row["kernels"], row["arithmetic"], row["gpu"]): Share(row["share"], row["measurements"] if row["gpu"] else 0)
         for row in rows

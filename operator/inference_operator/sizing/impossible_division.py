@@ -1,6 +1,7 @@
 """Refusals of a requested division of an engine over nodes, independent of memory."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.models.facts import ModelFacts
@@ -31,10 +32,7 @@ change `spec.parallelism.tensor` or `.pipeline`.
     ranks = parallel.world_size
     if nodes is None or inputs.tensor is None or ranks % nodes == 0:
         return None
-    words = f"tensor parallel {parallel.tensor}" + (
-        f", pipeline parallel {parallel.pipeline}" if parallel.pipeline > 1 else ""
-    )
-    problem = f"{ranks} ranks ({words}) cannot be divided equally over {nodes} nodes."
+    problem = f"{ranks} ranks ({replace(parallel, nodes=1).words}) cannot be divided equally over {nodes} nodes."
     fit = listed([str(count) for count in range(1, ranks + 1) if ranks % count == 0])
     return _invalid(NODES, problem, f"Use {fit}, or change `{TENSOR}` or `.pipeline`.")
 
@@ -111,9 +109,9 @@ def _too_few_nodes(pools: Sequence[Pool], nodes: int) -> Infeasible:
 def _too_few_gpus(pools: Sequence[Pool], inputs: SizingInputs, nodes: int) -> Infeasible:
     ranks, most = inputs.requested_shape.parallel.world_size, max(pool.offer.most_in_a_group for pool in pools)
     problem = f"{ranks} GPUs over {nodes} nodes are more than {most} on each, and no node has more."
-    smaller = "" if inputs.data == 1 else " and `.data`"
+    other = ".pipeline" if inputs.data == 1 else ".data"
     stage = " Without `.pipeline` each node has a stage." if inputs.pipeline is None and inputs.data == 1 else ""
-    return _invalid(NODES, problem, f"Use more nodes, or smaller `{TENSOR}`{smaller or ' and `.pipeline`'}.{stage}")
+    return _invalid(NODES, problem, f"Use more nodes, or smaller `{TENSOR}` and `{other}`.{stage}")
 
 
 def _too_large(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:

@@ -10,7 +10,7 @@ from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, offer_named
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
-from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, EngineOnGpus
 from inference_operator.sizing.fitting import MOST_NODES, TYPICAL_REQUESTS, Pool, least_context, smallest_batches
 from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.impossible_division import (
@@ -34,7 +34,14 @@ ADA = (8, 9)
 
 
 def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None:
-    facts, engine = pools[0].facts, pools[0].engine
+    most = max(pool.offer.most_in_a_group for pool in pools)
+    return wrong_on_any_device(pools[0].facts, pools[0].engine, inputs, most) or impossible(pools, inputs)
+
+
+def wrong_on_any_device(
+    facts: ModelFacts, engine: EngineOnGpus, inputs: SizingInputs, most: int = 0
+) -> Infeasible | None:
+    """Why a request is impossible for the model, whatever memory there is; `most` GPUs are in a group."""
     longest = facts.longest_context or facts.context
     if inputs.context and facts.context_stated and inputs.context > longest:
         problem = f"{inputs.context:,} tokens are more than the {longest:,} that the model supports."
@@ -44,19 +51,17 @@ def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None
         return Infeasible(Reason.CONTEXT_TOO_LONG, CONTEXT, problem, cure)
     if refused := _undivided(facts, inputs) or without_experts(facts, inputs):
         return refused
+    if rule := engine.broken_rule(facts, inputs.requested_shape):
+        return _not_allowed(facts, engine, inputs, rule, most)
+    return unequal(inputs)
+
+
+def _not_allowed(facts: ModelFacts, engine: EngineOnGpus, inputs: SizingInputs, rule: str, most: int) -> Infeasible:
     shape = inputs.requested_shape
-    if rule := engine.broken_rule(facts, shape):
-        return _not_allowed(pools, inputs, rule)
-    return unequal(inputs) or impossible(pools, inputs)
-
-
-def _not_allowed(pools: Sequence[Pool], inputs: SizingInputs, rule: str) -> Infeasible:
-    facts, shape = pools[0].facts, inputs.requested_shape
     if shape.parallel.pipeline > facts.most_stages:
         field = PIPELINE if inputs.pipeline else NODES
         return Infeasible(Reason.INVALID_PARALLEL_SIZE, field, rule, f"Use at most {facts.most_stages}.")
-    most = max(pool.offer.most_in_a_group for pool in pools)
-    fit = pools[0].engine.allowed_sizes(facts, shape, max(most, *SIZES))
+    fit = engine.allowed_sizes(facts, shape, max(most, *SIZES))
     allowed = f"Use {listed([str(size) for size in fit])}." if fit else "Use another checkpoint of the model."
     return Infeasible(Reason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
 
@@ -135,10 +140,8 @@ def _too_many_sequences(pool: Pool, shape: Shape, tried: Budget, inputs: SizingI
     requested, most = inputs.shape.max_num_seqs, fitting.budget.max_num_seqs
     if requested is None or most >= requested or not tried.state_block_gib or not pool.fits(fitting, fewer):
         return None
-    problem = lacking_states(shape.parallel.on(pool.offer.kind), tried)
-    return Infeasible(
-        Reason.INSUFFICIENT_GPU_MEMORY, SEQUENCES, problem, f"Use at most {most}, or leave it out.", budget=tried
-    )
+    problem, cure = lacking_states(shape.parallel.on(pool.offer.kind), tried), f"Use at most {most}, or leave it out."
+    return Infeasible(Reason.INSUFFICIENT_GPU_MEMORY, SEQUENCES, problem, cure, budget=tried)
 
 
 def lacking_states(group: str, budget: Budget) -> str:
@@ -168,9 +171,10 @@ def _too_little_left(offer: GpuOffer, shape: Shape, budget: Budget, inputs: Sizi
             f"{group} leaves {budget.headroom:.1f} GiB of {budget.memory:.1f} beside one sequence of {budget.context:,}"
             f" tokens; {budget.spare_gib:.1f} stay free for memory that profiling does not measure."
         )
+    tokens = min(TYPICAL_TOKENS, budget.context)
     return (
         f"{group} holds {budget.typical_concurrency * shape.parallel.data:.1f} requests of"
-        f" {TYPICAL_TOKENS:,} tokens at once; {inputs.concurrency or TYPICAL_REQUESTS} are requested."
+        f" {tokens:,} tokens at once; {inputs.concurrency or TYPICAL_REQUESTS} are requested."
     )
 
 

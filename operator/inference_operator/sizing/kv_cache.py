@@ -12,10 +12,11 @@
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
+from inference_operator.models.facts import OF_ALL_TOKENS, Attention, LayerGroup, ModelFacts
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.lora_and_speculative import drafting_layers
 from inference_operator.sizing.shape import KV_BYTES, CacheOptions, Shape
@@ -107,10 +108,10 @@ def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Cache
         if group.attention is not Attention.STATE
     ]
     states = [group for group in groups if group.attention is Attention.STATE]
-    growth = sum(group.layers * size for group, size in tokens if group.attention in (Attention.FULL, Attention.LATENT))
+    growth = sum(group.layers * size for group, size in tokens if group.attention in OF_ALL_TOKENS)
     scanned = any(group.state and group.state.scanned for group in states)
     blocks = engine.state_blocks + shape.speculative_tokens + (engine.scan_blocks if scanned else 0)
-    all_full = all(group.attention in (Attention.FULL, Attention.LATENT) for group, _ in tokens)
+    all_full = all(group.attention in OF_ALL_TOKENS for group, _ in tokens)
     if not states and (all_full or len(tokens) == 1):
         return _divided(_uniform(engine, tokens, growth, blocks), shape.cache.ranks)
     largest = max((size for _, size in tokens), default=0.0)
@@ -144,9 +145,8 @@ def _divided(layout: CacheLayout, ranks: int) -> CacheLayout:
     """The layout where each of several ranks keeps its part of the tokens of layers that keep all."""
     if ranks == 1:
         return layout
-    whole = (Attention.FULL, Attention.LATENT)
     kept = (
-        replace(group, block_tokens=group.block_tokens * ranks) if group.attention in whole else group
+        replace(group, block_tokens=group.block_tokens * ranks) if group.attention in OF_ALL_TOKENS else group
         for group in layout.kept
     )
     return replace(layout, kept=tuple(kept), token_bytes=layout.token_bytes / ranks)
@@ -163,10 +163,9 @@ def _uniform(
 
 
 def _joined(groups: Sequence[LayerGroup]) -> list[LayerGroup]:
-    counts: dict[LayerGroup, int] = {}
+    counts = Counter[LayerGroup]()
     for group in groups:
-        kind = replace(group, layers=0)
-        counts[kind] = counts.get(kind, 0) + group.layers
+        counts[replace(group, layers=0)] += group.layers
     return [replace(kind, layers=layers) for kind, layers in counts.items()]
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from inference_operator.models.facts import Attention, LayerGroup, Matrix, MatrixPart, ModelFacts, Split
+from inference_operator.models.facts import OF_ALL_TOKENS, Attention, LayerGroup, Matrix, MatrixPart, ModelFacts, Split
 from inference_operator.models.matrices import NORMS
 from inference_operator.sizing.shape import ParallelSizes, Shape
 from inference_operator.sizing.weights import ENDS, layer_bytes, rank_weights
@@ -74,7 +74,7 @@ def drafting_layers(facts: ModelFacts, shape: Shape) -> Sequence[LayerGroup]:
         return ()
     if speculation.own_layer or speculation.head_bytes:
         cached = [group for group in facts.groups if group.attention is not Attention.STATE]
-        full = [group for group in cached if group.attention in (Attention.FULL, Attention.LATENT)] or cached[:1]
+        full = [group for group in cached if group.attention in OF_ALL_TOKENS] or cached[:1]
         return [replace(group, layers=1) for group in full]
     return speculation.draft_facts.groups if speculation.draft_facts else ()
 

@@ -44,24 +44,20 @@ class EncoderDivision:
     """Beginnings of other architectures, whose encoder is always divided."""
 
     def needs_whole(self, facts: ModelFacts, shape: Shape) -> bool:
-        return facts.architecture in self.whole and not _is_divisible(facts, shape)
+        tower = facts.tower
+        return tower is not None and facts.architecture in self.whole and not tower.divisible(shape.parallel.tensor)
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
         tower, tensor = facts.tower, shape.parallel.tensor
-        divided = facts.architecture in self.whole or facts.architecture.startswith(self.divided or "-")
-        if tower is None or not divided or _is_divisible(facts, shape) or self._is_whole(facts, shape):
+        if facts.architecture in self.whole:
+            divided = shape.whole_encoder is False
+        else:
+            divided = facts.architecture.startswith(self.divided or "-")
+        if tower is None or not divided or tower.divisible(tensor):
             return None
         if tower.heads % tensor:
             return f"{tower.heads} attention heads of the encoder of images are not divisible by {tensor}."
         return f"MLPs of the encoder of images are {tower.width} wide, which is not divisible by {tensor}."
-
-    def _is_whole(self, facts: ModelFacts, shape: Shape) -> bool:
-        requested = shape.whole_encoder
-        return facts.architecture in self.whole and requested is not False
-
-
-def _is_divisible(facts: ModelFacts, shape: Shape) -> bool:
-    return facts.tower is None or facts.tower.divisible(shape.parallel.tensor)
 
 
 TOKEN_ID_BYTES, BLOCK_NUMBER_BYTES = 4, 4
@@ -120,11 +116,8 @@ def paged_budget(facts: ModelFacts, gpu: GpuOffer, engine: EngineMemory, shape: 
     graphs = graphs_gib(facts, engine, shape)
     counted = graphs if engine.graphs.in_budget else 0.0
     batched = batched_tokens(facts, engine, shape, context)
-    kernels = (
-        engine.unprofiled_mxfp4_bytes * batched * shape.parallel.data / GIB
-        if facts.quantization.kernel is Kernel.MXFP4
-        else 0.0
-    )
+    unprofiled = engine.unprofiled_mxfp4_bytes if facts.quantization.kernel is Kernel.MXFP4 else 0.0
+    kernels = unprofiled * batched * shape.parallel.data / GIB
     used = weights + activation + outside_torch + counted
     utilization = shape.utilization or engine.utilization
     if shape.kv_cache_bytes:  # the engine then ignores its utilization

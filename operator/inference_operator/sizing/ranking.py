@@ -127,11 +127,9 @@ def _above_floor(options: Sequence[Option]) -> list[Option]:
 
 
 def _climbed(options: Sequence[Option], cost: Callable[[Option], float], gain: Callable[[Option], float]) -> Option:
-    first = _smallest(options, cost)
-    best = first
+    best = _smallest(options, cost)
     for option in sorted(options, key=lambda each: (cost(each), -gain(each), each.name)):
-        more = cost(option) > cost(best)
-        if more and gain(option) >= CLEAR_GAIN * gain(best):
+        if cost(option) > cost(best) and gain(option) >= CLEAR_GAIN * gain(best):
             best = option
     return best
 
@@ -179,9 +177,5 @@ def _why_lost(
         return (
             f"its KV cache of {budget.kv_cache:.1f} GiB holds {budget.typical_concurrency:.0f} requests of 2,048 tokens"
         )
-    ratio = gain(option) / gain(best)
-    return (
-        f"{ratio:.2f} times the tokens per second of one sequence"
-        if by_time
-        else f"{ratio:.2f} times the requests/s for the cost"
-    )
+    compared = "tokens per second of one sequence" if by_time else "requests/s for the cost"
+    return f"{gain(option) / gain(best):.2f} times the {compared}"

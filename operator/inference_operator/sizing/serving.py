@@ -290,7 +290,7 @@ def _missed(served: Served, objective: Objective) -> Limit:
 
 
 def serving(costs: StepCosts, budget: Budget, ranks: int = 1) -> Serving:
-    tokens = budget.typical_concurrency * min(TYPICAL_TOKENS, budget.context)
+    tokens = cached_tokens(budget.typical_concurrency, budget.context)
     return Serving(costs, ranks * budget.max_num_seqs, budget.max_num_batched_tokens, ranks * tokens, ranks)
 
 
@@ -312,8 +312,17 @@ def serving_of_plan(plan: Plan) -> Serving | None:
     known = plan.step, plan.per_gpu, plan.max_num_seqs, plan.max_num_batched_tokens, plan.max_model_len
     match known:
         case StepCosts() as costs, PerGpu() as per_gpu, int(sequences), int(batched), int(context) if costs.possible:
-            tokens = per_gpu.max_concurrency_at_2048_tokens * min(TYPICAL_TOKENS, context)
+            tokens = cached_tokens(per_gpu.max_concurrency_at_2048_tokens, context)
             ranks = plan.parallel.data
             return Serving(costs, ranks * sequences, batched, ranks * tokens, ranks)
         case _:
             return None
+
+
+def cached_tokens(typical_concurrency: float, context: int | None) -> float:
+    """Tokens in a KV cache that holds so many sequences of `TYPICAL_TOKENS`, or of a context that is shorter.
+
+    Args:
+        context: None where the engine chooses it; it is then taken to be no shorter.
+    """
+    return typical_concurrency * min(TYPICAL_TOKENS, context or TYPICAL_TOKENS)

@@ -4,11 +4,10 @@ Guesses of speculative decoding are part of it: what guesses tokens, and what ve
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.models.facts import Attention, MatrixPart, ModelFacts, Split
+from inference_operator.models.facts import OF_ALL_TOKENS, MatrixPart, ModelFacts, Split
 from inference_operator.sizing import efficiency
 from inference_operator.sizing.kv_cache import CacheReads, layer_token_bytes
 from inference_operator.sizing.lora_and_speculative import draft_gib, draft_shape
@@ -30,60 +29,6 @@ VERIFY_SECONDS = 0.8e-3
 """To compare the guesses of a step with what the model computed, and to prepare the next ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepWork:
-    """The work of a step on each rank of the slowest pipeline stage."""
-
-    dense_bytes: float
-    """Weights that every step reads."""
-    expert_bytes: float
-    """All routed experts of the rank."""
-    expert_share: float
-    """The part of the experts that one token uses; 0 without experts."""
-    token_bytes: float
-    """KV cache of one token, in layers that keep all tokens."""
-    windows: Mapping[int, float]
-    """KV cache of one token within a window, by the window's tokens."""
-    state_bytes: float
-    token_operations: float
-    """To multiply one token with the weights that it uses."""
-    head_operations: float
-    attention_operations: float
-    """Between two tokens of a prompt."""
-    exchanged_bytes: float
-    """Activations of one token that a rank sends to others of its node."""
-    exchanges: float
-    """Collective operations of a step in a node."""
-    network_bytes: float = 0.0
-    """Activations of one token that a rank sends to other nodes."""
-    network_exchanges: float = 0.0
-    """Exchanges of a step between nodes."""
-
-
-def step_work(facts: ModelFacts, reads: CacheReads, shape: Shape) -> StepWork:
-    parallel = shape.parallel
-    stages = rank_weights(facts, shape)
-    stage = max(stages, key=lambda each: each.always_read + each.experts)
-    part = math.ceil(facts.layers / parallel.pipeline) / facts.layers
-    share = facts.experts.top_k / facts.experts.count if facts.experts else 0.0
-    inside, between = _exchange(facts, shape, part)
-    return StepWork(
-        dense_bytes=stage.always_read,
-        expert_bytes=stage.experts,
-        expert_share=1 - (1 - share) ** parallel.data,
-        token_bytes=reads.token,
-        windows=reads.windows,
-        state_bytes=reads.state,
-        token_operations=OPERATIONS * part * _used_elements(facts, share) / parallel.tensor,
-        head_operations=OPERATIONS * facts.vocabulary * facts.hidden_size / parallel.tensor,
-        attention_operations=OPERATIONS * part * _attended_elements(facts) / parallel.tensor,
-        exchanged_bytes=inside.sent,
-        exchanges=inside.operations,
-        network_bytes=between.sent,
-        network_exchanges=between.operations,
-    )
-
-
 def _used_elements(facts: ModelFacts, share: float) -> float:
     """Elements of the layers' matrices that one token is multiplied with."""
     layers = (matrix for matrix in facts.matrices if matrix.part not in (MatrixPart.EMBEDDING, MatrixPart.HEAD))
@@ -95,8 +40,7 @@ def _attended_elements(facts: ModelFacts) -> float:
 
     The output projection of a layer has as many columns as its heads have values, and keys are as wide or wider.
     """
-    full = (Attention.FULL, Attention.LATENT)
-    layers = sum(group.layers for group in facts.groups if group.attention in full)
+    layers = sum(group.layers for group in facts.groups if group.attention in OF_ALL_TOKENS)
     projections = [m for m in facts.matrices if m.part is MatrixPart.ATTENTION and m.split is Split.COLUMNS]
     wide = max((projection.columns for projection in projections), default=facts.hidden_size)
     return 2.0 * layers * wide
@@ -161,17 +105,16 @@ def step_costs(
         return None
     kernel_cell = efficiency.cell(facts, shape, gpu=gpu.kind, capability=gpu.capability)
     share = efficiency.measured_share(kernel_cell)
-    costs = costs_of_work(
-        step_work(facts, reads, shape),
+    costs = costs_at_speed(
+        facts,
         gpu,
+        reads,
         overhead,
+        shape,
         operations_per_second=gpu.tflops * TERA * efficiency.SPEEDUP[kernel_cell.arithmetic] * share.value,
-        stages=shape.parallel.pipeline,
         estimated=not share.measurements or _is_unmeasured(gpu, shape.parallel),
     )
-    latency = efficiency.EXCHANGE_SECONDS if gpu.linked else efficiency.UNLINKED_EXCHANGE_SECONDS
-    guesses = guess_costs(facts, gpu, shape, exchange_seconds=latency)
-    return replace(costs, decodes=not facts.is_pooling, guesses=guesses)
+    return replace(costs, decodes=not facts.is_pooling, guesses=guess_costs(facts, gpu, shape))
 
 
 def _is_unmeasured(gpu: GpuOffer, parallel: ParallelSizes) -> bool:
@@ -179,37 +122,57 @@ def _is_unmeasured(gpu: GpuOffer, parallel: ParallelSizes) -> bool:
     return parallel.nodes > 1 or parallel.data > 1 or (parallel.tensor > PAIR and not gpu.linked)
 
 
-def costs_of_work(
-    work: StepWork, gpu: GpuOffer, overhead: Overhead, *, operations_per_second: float, stages: int, estimated: bool
+def costs_at_speed(
+    facts: ModelFacts,
+    gpu: GpuOffer,
+    reads: CacheReads,
+    overhead: Overhead,
+    shape: Shape,
+    *,
+    operations_per_second: float,
+    estimated: bool,
 ) -> StepCosts:
+    """The costs on each rank of the slowest pipeline stage, if tensor cores reach so many operations per second.
+
+    Operations are those of one token with the weights that it uses, of its logits, and between two tokens of a prompt.
+    """
+    tensor, stages = shape.parallel.tensor, shape.parallel.pipeline
+    stage = max(rank_weights(facts, shape), key=lambda each: each.always_read + each.experts)
+    part = math.ceil(facts.layers / stages) / facts.layers
+    experts_of_token = facts.experts.top_k / facts.experts.count if facts.experts else 0.0
+    token_operations = OPERATIONS * part * _used_elements(facts, experts_of_token) / tensor
+    head_operations = OPERATIONS * facts.vocabulary * facts.hidden_size / tensor
+    attention_operations = OPERATIONS * part * _attended_elements(facts) / tensor
     memory = efficiency.MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA
-    link = (efficiency.LINK_SHARE if gpu.linked else efficiency.UNLINKED_SHARE) * gpu.link_gb_per_s * GIGA
-    latency = efficiency.EXCHANGE_SECONDS if gpu.linked else efficiency.UNLINKED_EXCHANGE_SECONDS
-    network = efficiency.NETWORK_SHARE * efficiency.NETWORK_GB_PER_S * GIGA
     plain = gpu.tflops * TERA
+    inside, between = _exchange(facts, shape, part)
+    link = (efficiency.LINK_SHARE if gpu.linked else efficiency.UNLINKED_SHARE) * gpu.link_gb_per_s * GIGA
+    network = efficiency.NETWORK_SHARE * efficiency.NETWORK_GB_PER_S * GIGA
     return StepCosts(
-        dense=work.dense_bytes / memory,
-        experts=work.expert_bytes / (efficiency.EXPERTS_MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA),
-        expert_share=work.expert_share,
-        cached_token=work.token_bytes / memory,
-        windows={str(window): size / memory for window, size in work.windows.items()},
-        sequence=work.state_bytes / memory + work.head_operations / (efficiency.HEAD_SHARE * plain) + overhead.sequence,
-        token=work.token_operations / operations_per_second,
-        attention=work.attention_operations / (efficiency.ATTENTION_SHARE * plain),
-        exchange=(work.exchanged_bytes / link if work.exchanged_bytes and link else 0.0) + work.network_bytes / network,
-        fixed=overhead.step + work.exchanges * latency + work.network_exchanges * efficiency.NETWORK_SECONDS,
+        dense=stage.always_read / memory,
+        experts=stage.experts / (efficiency.EXPERTS_MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA),
+        expert_share=1 - (1 - experts_of_token) ** shape.parallel.data,
+        cached_token=reads.token / memory,
+        windows={str(window): size / memory for window, size in reads.windows.items()},
+        sequence=reads.state / memory + head_operations / (efficiency.HEAD_SHARE * plain) + overhead.sequence,
+        token=token_operations / operations_per_second,
+        attention=attention_operations / (efficiency.ATTENTION_SHARE * plain),
+        exchange=(inside.sent / link if inside.sent and link else 0.0) + between.sent / network,
+        fixed=overhead.step + inside.operations * _latency(gpu) + between.operations * efficiency.NETWORK_SECONDS,
         stages=stages,
         estimated=estimated,
     )
 
 
-def guess_costs(facts: ModelFacts, gpu: GpuOffer, shape: Shape, *, exchange_seconds: float) -> GuessCosts | None:
+def _latency(gpu: GpuOffer) -> float:
+    """Seconds of an exchange between GPUs of a node."""
+    return efficiency.EXCHANGE_SECONDS if gpu.linked else efficiency.UNLINKED_EXCHANGE_SECONDS
+
+
+def guess_costs(facts: ModelFacts, gpu: GpuOffer, shape: Shape) -> GuessCosts | None:
     """The costs of a step's guesses; None without any, and where what guesses them is unknown or the text itself.
 
     It multiplies 16-bit weights, of which a step reads all; a layer of the model itself with experts reads fewer.
-
-    Args:
-        exchange_seconds: latency of an exchange between the tensor ranks.
     """
     speculation = shape.speculation
     if speculation is None or speculation.unknown:
@@ -218,15 +181,13 @@ def guess_costs(facts: ModelFacts, gpu: GpuOffer, shape: Shape, *, exchange_seco
     # Where the text itself guesses, it does so only in steps where it repeats: nothing says how many those are.
     if not (draft or speculation.head_bytes or (speculation.own_layer and not speculation.draft)):
         return None
-    memory, operations = (
-        efficiency.MEMORY_SHARE * gpu.bandwidth_gb_per_s * 1e9,
-        efficiency.HEAD_SHARE * gpu.tflops * 1e12,
-    )
+    memory = efficiency.MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA
+    operations = efficiency.HEAD_SHARE * gpu.tflops * TERA
     logits = facts.vocabulary * facts.hidden_size / shape.parallel.tensor
     read, elements = _read_bytes(facts, shape, speculation, draft, logits)
     layers = draft.layers if draft else 1
     started = GUESS_SECONDS + (layers - 1) * DRAFT_LAYER_SECONDS
-    exchanges = 2 * layers * exchange_seconds if shape.parallel.tensor > 1 else 0.0
+    exchanges = 2 * layers * _latency(gpu) if shape.parallel.tensor > 1 else 0.0
     cached = _cached_bytes(draft, shape) if draft else 0.0
     tokens = speculation.tokens
     return GuessCosts(

@@ -34,7 +34,6 @@ _KEPT = 100
 @dataclass(frozen=True, slots=True)
 class RankWeights:
     bytes: float
-    origin: str
     experts: float = 0.0
     always_read: float = 0.0
     """The part of them that every step reads: neither routed experts, nor an embedding that is only looked up."""
@@ -92,7 +91,7 @@ def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[MatrixPart,
         always_read += (
             size if matrix.part is not MatrixPart.EXPERTS and (matrix.part is not MatrixPart.EMBEDDING or tied) else 0.0
         )
-    return RankWeights(total, facts.weights_from, experts, always_read)
+    return RankWeights(total, experts, always_read)
 
 
 def expert_ranks(matrix: Matrix, shape: Shape) -> tuple[int, int]:

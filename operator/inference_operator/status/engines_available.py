@@ -32,20 +32,15 @@ def _stalled(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("False", Reason.ENGINE_STALLED, f"{observation.stall}; it is being replaced.")
 
 
-def _out_of_traffic(observation: Observation) -> ConditionVerdict | None:
-    if not (_enough_ready(observation) and observation.out_of_traffic):
-        return None
-    return ConditionVerdict("False", Reason.ENGINE_NOT_PROGRESSING, _counted(observation))
-
-
 def _serving(observation: Observation) -> ConditionVerdict | None:
     if not _enough_ready(observation):
         return None
+    counted = _counted(observation)
+    if observation.out_of_traffic:
+        return ConditionVerdict("False", Reason.ENGINE_NOT_PROGRESSING, counted)
     slow = next(filter(None, (slow_network(observation.network(role)) for role in observation.roles)), "")
     reason = observation.engines_outdated or (Reason.NETWORK_DEVICES_UNUSED if slow else Reason.SERVING)
-    return ConditionVerdict(
-        "True", reason, sentences(_counted(observation), _kept(observation), _unread(observation), slow)
-    )
+    return ConditionVerdict("True", reason, sentences(counted, _kept(observation), _unread(observation), slow))
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
@@ -77,7 +72,7 @@ def _too_few(observation: Observation) -> ConditionVerdict:
 
 
 engines_available: Chain[Observation, ConditionVerdict] = Chain(
-    (_refused, _scaled_to_zero, _stalled, _out_of_traffic, _serving, _pod_refused, _pod_problem, _being_replaced),
+    (_refused, _scaled_to_zero, _stalled, _serving, _pod_refused, _pod_problem, _being_replaced),
     otherwise=_too_few,
 )
 
@@ -112,7 +107,12 @@ def _unread(observation: Observation) -> str:
 
 
 def _stall_before(observation: Observation) -> str:
-    """The message about a stalled engine, until its replacement is ready; empty if there is none."""
+    """The message about a stalled engine, until its replacement is ready; empty if there is none.
+
+    An engine that is being deleted may still be ready, and replaces none.
+    """
     before = observation.previous.condition(ConditionType.ENGINES_AVAILABLE)
-    stalled = before is not None and before.reason == Reason.ENGINE_STALLED and observation.replacing
-    return before.message if before and stalled else ""
+    if before is None or before.reason != Reason.ENGINE_STALLED:
+        return ""
+    serving = sum(engine.is_serving for role in observation.roles for engine in role.live.engines)
+    return before.message if serving < observation.engines.desired else ""

@@ -100,7 +100,6 @@ def _traffic(before: Status, after: Status) -> Iterator[Event]:
 
 
 def _scaled(before: Status, after: Status) -> Iterator[Event]:
-    """One Event for each change of the number of engines that autoscaling wants."""
     was, now = before.autoscaling, after.autoscaling
     if was is None or now is None or was.desired_replicas == now.desired_replicas:
         return

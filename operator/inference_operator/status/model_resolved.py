@@ -1,11 +1,11 @@
 """Condition ModelResolved: whether the model's architecture and size are known."""
 
 from inference_operator.api.reasons import Reason
-from inference_operator.chain import Chain
 from inference_operator.jobs.inspection_result import inspection_refusal
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ImageModel, model_source
+from inference_operator.planning.known_model import KnownModel
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.units import GIB
@@ -42,31 +42,25 @@ def is_unreadable(observation: Observation) -> bool:
     return refusal.reason in UNREADABLE or (observation.outcome.model is None and refusal.reason in _WITHOUT_POD)
 
 
-def _inspecting(observation: Observation) -> ConditionVerdict | None:
-    wait = observation.inspection
-    return ConditionVerdict("Unknown", wait.reason, "The model is being inspected.") if wait else None
+def model_resolved(observation: Observation) -> ConditionVerdict:
+    refusal, failure, wait = observation.refusal, observation.outcome.model_failure, observation.inspection
+    if wait:
+        return ConditionVerdict("Unknown", wait.reason, "The model is being inspected.")
+    if refusal and refusal.reason is Reason.VERIFICATION_FAILED:
+        return ConditionVerdict("False", refusal.reason, "The signature of the model is not verified.")
+    if observation.outcome.model:
+        return _known(observation, observation.outcome.model)
+    if refusal and is_unreadable(observation):
+        return ConditionVerdict("False", refusal.reason, "The model cannot be read.")
+    if failure:  # engines start without a check
+        message = sentences("The model's files could not be read.", failure.message, _tag(observation))
+        return ConditionVerdict("Unknown", inspection_refusal(failure).reason, message)
+    message = sentences("No model facts available: the model has not been inspected.", _tag(observation))
+    return ConditionVerdict("Unknown", Reason.MODEL_UNKNOWN, message)
 
 
-def _not_verified(observation: Observation) -> ConditionVerdict | None:
-    refusal = observation.refusal
-    if refusal is None or refusal.reason is not Reason.VERIFICATION_FAILED:
-        return None
-    return ConditionVerdict("False", Reason.VERIFICATION_FAILED, "The signature of the model is not verified.")
-
-
-def _unreadable(observation: Observation) -> ConditionVerdict | None:
-    """The model is unknown, and the specification is refused for that."""
-    refusal = observation.refusal
-    if observation.outcome.model or refusal is None or not is_unreadable(observation):
-        return None
-    return ConditionVerdict("False", refusal.reason, "The model cannot be read.")
-
-
-def _known(observation: Observation) -> ConditionVerdict | None:
+def _known(observation: Observation, known: KnownModel) -> ConditionVerdict:
     """The model was read: what it is, or which figure it lacks."""
-    known = observation.outcome.model
-    if known is None:
-        return None
     model, origin = known.facts, known.origin
     if not isinstance(model, ModelFacts):
         return ConditionVerdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{model.message} Read from {origin}.")
@@ -79,25 +73,6 @@ def _known(observation: Observation) -> ConditionVerdict | None:
         _without_chat(model),
     )
     return ConditionVerdict("True", Reason.MODEL_KNOWN, message)
-
-
-def _not_read(observation: Observation) -> ConditionVerdict | None:
-    """The model's files could not be read, and engines start without a check."""
-    failure = observation.outcome.model_failure
-    if observation.outcome.model or failure is None:
-        return None
-    message = sentences("The model's files could not be read.", failure.message, _tag(observation))
-    return ConditionVerdict("Unknown", inspection_refusal(failure).reason, message)
-
-
-def _unknown(observation: Observation) -> ConditionVerdict:
-    message = sentences("No model facts available: the model has not been inspected.", _tag(observation))
-    return ConditionVerdict("Unknown", Reason.MODEL_UNKNOWN, message)
-
-
-model_resolved: Chain[Observation, ConditionVerdict] = Chain(
-    (_inspecting, _not_verified, _unreadable, _known, _not_read), otherwise=_unknown
-)
 
 
 def _tag(observation: Observation) -> str:

@@ -19,12 +19,12 @@ from inference_operator.diagnosis.pending_causes import rejection_cure
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.engines.base import Engine
+from inference_operator.jobs.attempts import JobWait
 from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
 from inference_operator.objects.names import ROUTER, answers_clients, headless_service_name, router_name
 from inference_operator.pipeline.contexts import live_roles, observed_again, role_specs
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
-from inference_operator.pipeline.part import ModelWait
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import LiveRole
 from inference_operator.roles.pinned_plan import PinnedPlan
@@ -36,7 +36,6 @@ from inference_operator.status.members import members_due, reported_members
 from inference_operator.status.network import network
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.engine import EngineView
-from inference_operator.views.lookups import Lookup
 from inference_operator.views.workload import WorkloadView, combined
 from inference_operator.workload.eviction.lost_nodes import lost_pods
 from inference_operator.workload.eviction.obstacles import Lasting
@@ -146,11 +145,11 @@ class Observation:
         return self.outcome.refusal if isinstance(self.outcome, Refused) else None
 
     @property
-    def inspection(self) -> ModelWait | None:
+    def inspection(self) -> JobWait | None:
         return self.outcome.wait if isinstance(self.outcome, NeedsInspection) else None
 
     @property
-    def wait(self) -> ModelWait | None:
+    def wait(self) -> JobWait | None:
         return self.inspection or (self.planned.model_wait if self.planned else None)
 
     @property
@@ -228,16 +227,11 @@ class Observation:
         return bool(latest) and self.routers.exists and self.routers.template != latest
 
     @cached_property
-    def bypasses_routers(self) -> bool:
-        """Whether the Service selects the engines themselves, so that requests need no router."""
-        return self.inputs.bypasses_routers
-
-    @cached_property
     def connected(self) -> bool:
         """Whether the Services and the router's configuration exist, which requests need."""
         name, namespace = self.key.name, self.key.namespace
         engines = [Ref(SERVICE, namespace, headless_service_name(name, role.name)) for role in self._answering_roles]
-        config = [] if self.bypasses_routers else [Ref(CONFIG_MAP, namespace, router_name(name))]
+        config = [] if self.inputs.bypasses_routers else [Ref(CONFIG_MAP, namespace, router_name(name))]
         return all(ref in self.inputs.children for ref in (self.inputs.main_service, *config, *engines))
 
     @cached_property
@@ -286,10 +280,6 @@ class Observation:
         return self.diagnoses.startup.status
 
     @property
-    def lookups(self) -> tuple[Lookup, ...]:
-        return self.diagnoses.lookups(self.diagnosis_inputs)
-
-    @property
     def due(self) -> Iterator[datetime]:
         """Times at which some of this changes without an event."""
         yield from self.diagnoses.due
@@ -323,12 +313,6 @@ class Observation:
         if all(uid in samples.engines or uid in samples.unread for uid in ready):
             return sum(uid in samples.unread for uid in ready)
         return min(role.recorded.engine.unread_metrics if role.recorded.engine else 0, len(ready))
-
-    @property
-    def replacing(self) -> bool:
-        """Whether ready engines, without those that are being deleted, are fewer than desired."""
-        serving = sum(engine.is_serving for role in self.roles for engine in role.live.engines)
-        return serving < self.engines.desired
 
     @cached_property
     def groups(self) -> Sequence[GroupMembers]:
@@ -382,14 +366,9 @@ class Observation:
         return next((kind for role in self.decided_roles if (kind := role.sized.missing_gpu_kind)), "")
 
     @property
-    def engine_since(self) -> datetime | None:
-        running = (engine for engine in self.staying if not engine.failed)
-        return min((engine.created for engine in running if engine.created), default=None)
-
-    @property
     def complete(self) -> bool:
         """Whether every object that serving needs exists, even if not as desired now."""
-        return self.connected and self.answering.exists and (self.bypasses_routers or self.routers.exists)
+        return self.connected and self.answering.exists and (self.inputs.bypasses_routers or self.routers.exists)
 
     @property
     def serving(self) -> bool:
@@ -399,7 +378,7 @@ class Observation:
     @property
     def routable(self) -> bool:
         """Whether a request would reach an engine that is ready."""
-        return self.bypasses_routers or self.routers.ready > 0
+        return self.inputs.bypasses_routers or self.routers.ready > 0
 
     @property
     def at_zero(self) -> bool:

@@ -137,7 +137,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         adapters=adapters,
     )
     due = _or_window(_requeue(current, status), inputs)
-    requeue = replace(due, lookups=(*outcome.lookups, *current.lookups))
+    requeue = replace(due, lookups=(*outcome.lookups, *current.diagnoses.lookups(current.diagnosis_inputs)))
     return Report(status, requeue if requeue != Requeue() else None)
 
 

@@ -18,7 +18,7 @@ from inference_operator.views.raw import mapping, objects
 
 def _external(observation: Observation) -> ConditionVerdict | None:
     """A Gateway or another router sends requests. The message names where it finds the engines."""
-    spec, bypasses = observation.spec, observation.bypasses_routers
+    spec, bypasses = observation.spec, observation.inputs.bypasses_routers
     if not (spec.router.strategy is RouterStrategy.EXTERNAL if spec else bypasses):
         return None
     services = [mapping(role.live.service or {}, "spec") for role in observation.roles]
@@ -32,37 +32,27 @@ def _external(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("True", Reason.EXTERNAL_ROUTING, message)
 
 
-def _rolling_out(observation: Observation) -> ConditionVerdict | None:
-    routers = observation.routers
-    if not (routers.ready and routers.rolling):
+def _available(observation: Observation) -> ConditionVerdict | None:
+    """Routers serve, perhaps with a pod template or configuration that this release would build otherwise."""
+    routers, key = observation.routers, observation.key
+    if not routers.ready:
         return None
-    updated = routers.updated if routers.observed else 0  # until then the number is that of the earlier template
-    message = f"{updated} of {routers.desired} have the latest pod template."
-    return ConditionVerdict("True", Reason.ROLLING_OUT, sentences(_counted(observation), message))
-
-
-def _keeping(observation: Observation) -> ConditionVerdict | None:
-    """Routers serve, and keep a pod template or configuration that this release would build otherwise."""
-    attacks = open_attacks(observation.inputs.router_deployment)
-    if not (observation.routers.ready and (attacks or observation.routers_outdated)):
-        return None
-    why = (
-        f"They do not close attacks that this release closes: {'; '.join(attacks)}."
-        if attacks
-        else "They keep their pod template and configuration. This release, or its settings, would build others."
-    )
-    cure = (
-        f"To replace them one by one, run `infd renew --routers -n {observation.key.namespace} {observation.key.name}`."
-    )
-    reason = Reason.ROUTER_VULNERABLE if attacks else Reason.ROUTER_OUTDATED
-    return ConditionVerdict("True", reason, sentences(_counted(observation), why, cure))
-
-
-def _serving(observation: Observation) -> ConditionVerdict | None:
-    if not observation.routers.ready:
-        return None
+    counted, attacks = _counted(observation), open_attacks(observation.inputs.router_deployment)
+    if routers.rolling:
+        updated = routers.updated if routers.observed else 0  # until then the number is that of the earlier template
+        message = f"{updated} of {routers.desired} have the latest pod template."
+        return ConditionVerdict("True", Reason.ROLLING_OUT, sentences(counted, message))
+    if attacks or observation.routers_outdated:
+        why = (
+            f"They do not close attacks that this release closes: {'; '.join(attacks)}."
+            if attacks
+            else "They keep their pod template and configuration. This release, or its settings, would build others."
+        )
+        cure = f"To replace them one by one, run `infd renew --routers -n {key.namespace} {key.name}`."
+        reason = Reason.ROUTER_VULNERABLE if attacks else Reason.ROUTER_OUTDATED
+        return ConditionVerdict("True", reason, sentences(counted, why, cure))
     older = any(sample.is_older for sample in observation.inputs.samples.routers.values())
-    return ConditionVerdict("True", Reason.SERVING, sentences(_counted(observation), _OLDER if older else ""))
+    return ConditionVerdict("True", Reason.SERVING, sentences(counted, _OLDER if older else ""))
 
 
 _OLDER = (
@@ -97,7 +87,7 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
 
 
 router_available: Chain[Observation, ConditionVerdict] = Chain(
-    (_external, _rolling_out, _keeping, _serving, _pod_refused, _pod_problem),
+    (_external, _available, _pod_refused, _pod_problem),
     otherwise=lambda _: ConditionVerdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready."),
 )
 

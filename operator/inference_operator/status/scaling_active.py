@@ -29,7 +29,7 @@ class _Scaled:
 
 
 def scaling_active(observation: Observation) -> ConditionVerdict | None:
-    """Whether the number of engines follows the demand; None without autoscaling."""
+    """The number of engines follows the demand; None without autoscaling."""
     before = observation.previous.condition(ConditionType.SCALING_ACTIVE) if len(observation.roles) == 1 else None
     verdicts = {
         name: _with_autoscaling(_Scaled(observation.key, scaling, observation.paused, before))
@@ -44,31 +44,18 @@ def _paused(scaled: _Scaled) -> ConditionVerdict | None:
     return ConditionVerdict("False", Reason.PAUSED, message) if scaled.paused else None
 
 
-def _external_without_gpu(scaled: _Scaled) -> ConditionVerdict | None:
-    """A HorizontalPodAutoscaler or KEDA decides, and some engines have no GPU."""
-    external = scaled.scaling.observed.external
-    if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER or not scaled.scaling.without_gpu:
-        return None
-    message = sentences(external.message, f"{_wanted(scaled)}.", _capacity(scaled))
-    return ConditionVerdict("True", Reason.CAPACITY_LIMITED, message)
-
-
-def _following_external(scaled: _Scaled) -> ConditionVerdict | None:
-    external = scaled.scaling.observed.external
-    if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER:
-        return None
-    message = sentences(external.message, f"{_wanted(scaled)}.", _scheduled(scaled))
-    return ConditionVerdict("True", external.reason, message)
-
-
-def _external_problem(scaled: _Scaled) -> ConditionVerdict | None:
-    """A HorizontalPodAutoscaler or KEDA should decide, and does not."""
+def _external(scaled: _Scaled) -> ConditionVerdict | None:
+    """A HorizontalPodAutoscaler or KEDA decides, or should."""
     external = scaled.scaling.observed.external
     if external is None:
         return None
-    pending = external.reason is Reason.AUTOSCALER_PENDING
     message = sentences(external.message, f"{_wanted(scaled)}.")
-    return ConditionVerdict("Unknown" if pending else "False", external.reason, message)
+    if external.reason is not Reason.FOLLOWING_AUTOSCALER:
+        pending = external.reason is Reason.AUTOSCALER_PENDING
+        return ConditionVerdict("Unknown" if pending else "False", external.reason, message)
+    if scaled.scaling.without_gpu:
+        return ConditionVerdict("True", Reason.CAPACITY_LIMITED, sentences(message, _capacity(scaled)))
+    return ConditionVerdict("True", external.reason, sentences(message, _scheduled(scaled)))
 
 
 def _conflict_on_workload(scaled: _Scaled) -> ConditionVerdict | None:
@@ -124,30 +111,15 @@ def _metrics_missing(scaled: _Scaled) -> ConditionVerdict | None:
     return ConditionVerdict("False", Reason.METRICS_MISSING, message)
 
 
-def _without_gpu(scaled: _Scaled) -> ConditionVerdict | None:
-    if not scaled.scaling.without_gpu:
-        return None
-    message = sentences(_decision(scaled), _scheduled(scaled), _capacity(scaled))
-    return ConditionVerdict("True", Reason.CAPACITY_LIMITED, message)
-
-
 def _following_demand(scaled: _Scaled) -> ConditionVerdict:
-    message = sentences(_decision(scaled), _scheduled(scaled), _without_effect(scaled))
-    return ConditionVerdict("True", Reason.FOLLOWING_DEMAND, message)
+    message = sentences(_decision(scaled), _scheduled(scaled))
+    if scaled.scaling.without_gpu:
+        return ConditionVerdict("True", Reason.CAPACITY_LIMITED, sentences(message, _capacity(scaled)))
+    return ConditionVerdict("True", Reason.FOLLOWING_DEMAND, sentences(message, _without_effect(scaled)))
 
 
 _with_autoscaling: Chain[_Scaled, ConditionVerdict] = Chain(
-    (
-        _paused,
-        _external_without_gpu,
-        _following_external,
-        _external_problem,
-        _conflict_on_workload,
-        _conflict_on_scale,
-        _undecided,
-        _metrics_missing,
-        _without_gpu,
-    ),
+    (_paused, _external, _conflict_on_workload, _conflict_on_scale, _undecided, _metrics_missing),
     otherwise=_following_demand,
 )
 

@@ -1,15 +1,16 @@
 """Condition Sized: whether an engine fits on its GPUs, by arithmetic that is shown."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.inputs import measured_load
-from inference_operator.chain import Chain
 from inference_operator.engines.kv_transfer import sent_from
+from inference_operator.pipeline.role import Role
 from inference_operator.planning.capacity import DISK_CURE
 from inference_operator.sentences import sentences
+from inference_operator.sizing.budget import TYPICAL_TOKENS
 from inference_operator.sizing.disaggregation import sent_in_words
 from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.plan import PerGpu, Plan
@@ -46,31 +47,16 @@ SIZE_REASONS = frozenset(
 """Why a specification is refused for its sizes."""
 
 
-def _refused(observation: Observation) -> ConditionVerdict | None:
-    refusal = observation.refusal
-    if refusal is None or not (refusal.reason in SIZE_REASONS or is_unreadable(observation)):
-        return None
-    return ConditionVerdict("False", refusal.reason, "Engines cannot be sized.")
-
-
-def _inspecting(observation: Observation) -> ConditionVerdict | None:
-    if observation.inspection is None:
-        return None
-    return ConditionVerdict("Unknown", observation.inspection.reason, "Sizing waits for the inspection of the model.")
-
-
-def _not_sized(observation: Observation) -> ConditionVerdict | None:
-    if any(role.plan for role in observation.roles):
-        return None
-    return ConditionVerdict("Unknown", Reason.NOT_SIZED, "Nothing has been sized yet.")
-
-
-def _of_roles(observation: Observation) -> ConditionVerdict:
-    roles = observation.roles
-    return of_roles({role.name: _of_plan(_Sized(observation, role, role.plan)) for role in roles if role.plan})
-
-
-sized: Chain[Observation, ConditionVerdict] = Chain((_refused, _inspecting, _not_sized), otherwise=_of_roles)
+def sized(observation: Observation) -> ConditionVerdict:
+    refusal, inspection = observation.refusal, observation.inspection
+    if refusal and (refusal.reason in SIZE_REASONS or is_unreadable(observation)):
+        return ConditionVerdict("False", refusal.reason, "Engines cannot be sized.")
+    if inspection:
+        return ConditionVerdict("Unknown", inspection.reason, "Sizing waits for the inspection of the model.")
+    verdicts = {role.name: _of_plan(observation, role, role.plan) for role in observation.roles if role.plan}
+    if not verdicts:
+        return ConditionVerdict("Unknown", Reason.NOT_SIZED, "Nothing has been sized yet.")
+    return of_roles(verdicts)
 
 
 def not_run(parallel: ParallelSizes) -> str:
@@ -80,74 +66,45 @@ def not_run(parallel: ParallelSizes) -> str:
     return "Data parallel ranks with expert parallelism were not run by the project: try them before you rely on them."
 
 
-@dataclass(frozen=True, slots=True)
-class _Sized:
-    observation: Observation
-    role: RoleObservation
-    plan: Plan
-
-    @property
-    def doubt_of_tables(self) -> str:
-        pinned = self.role.pinned
-        return self.role.engine.doubt_of_tables(pinned.image) if pinned else ""
-
-    @property
-    def sent(self) -> str:
-        """Sentences about the prompts that the engines of a role have others compute; empty for others."""
-        decided = self.role.decided
-        spec = decided.context.spec if decided else None
-        apart = spec.stated.disaggregation if spec else None
-        if decided is None or spec is None or apart is None or spec.computes_prompts:
-            return ""
-        sent = sent_from(decided.template.content.template)
-        return sent_in_words(self.plan, apart, Objective.requested(spec.stated.autoscaling), sent)
-
-    @property
-    def reported(self) -> str:
-        """Sentences about what an engine carries, what engines reported, and the disks of nodes."""
-        shortfall = self.role.decided.disk_shortfall if self.role.decided else ""
-        return sentences(
-            self.role.decided.sized.doubt if self.role.decided else "",
-            self.doubt_of_tables,
-            not_run(self.plan.parallel),
-            self.plan.engine_choice,
-            *_capacity(self.observation, self.role, self.plan),
-            correction(self.plan),
-            remark(kv_cache(self.observation, self.role)),
-            self.sent,
-            *self.plan.advice,
-            f"{shortfall} {DISK_CURE}" if shortfall else "",
-        )
+def _of_plan(observation: Observation, role: RoleObservation, plan: Plan) -> ConditionVerdict:
+    doubt = role.engine.doubt_of_tables(role.pinned.image) if role.pinned else ""
+    reported = _reported(observation, role, plan, doubt)
+    if plan.per_gpu is None:
+        return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, sentences(_unchecked(plan), reported))
+    message = sentences(*_figures(plan), reported)
+    if plan.unaccounted:  # that comes first, because the figures after it are only an upper bound
+        left_out = f"Not counted: {', '.join(plan.unaccounted)}. Its memory reduces the KV cache."
+        return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, sentences(left_out, message))
+    if doubt:  # the image has another version than the tables
+        return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, message)
+    return ConditionVerdict("True", Reason.CONTEXT_REDUCED if plan.context_reduced else Reason.FITS, message)
 
 
-def _without_sizing(sized: _Sized) -> ConditionVerdict | None:
-    if sized.plan.per_gpu is not None:
-        return None
-    return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, sentences(_unchecked(sized.plan), sized.reported))
+def _reported(observation: Observation, role: RoleObservation, plan: Plan, doubt_of_tables: str) -> str:
+    """Sentences about what an engine carries, what engines reported, and the disks of nodes."""
+    decided = role.decided
+    return sentences(
+        decided.sized.doubt if decided else "",
+        doubt_of_tables,
+        not_run(plan.parallel),
+        plan.engine_choice,
+        *_capacity(observation, role, plan),
+        correction(plan),
+        remark(kv_cache(observation, role)),
+        _sent(decided, plan) if decided else "",
+        *plan.advice,
+        f"{decided.disk_shortfall} {DISK_CURE}" if decided and decided.disk_shortfall else "",
+    )
 
 
-def _without_a_part(sized: _Sized) -> ConditionVerdict | None:
-    """The computation leaves a part out. That comes first, because the figures after it are only an upper bound."""
-    if not sized.plan.unaccounted:
-        return None
-    left_out = f"Not counted: {', '.join(sized.plan.unaccounted)}. Its memory reduces the KV cache."
-    message = sentences(left_out, *_figures(sized.plan), sized.reported)
-    return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, message)
-
-
-def _by_other_tables(sized: _Sized) -> ConditionVerdict | None:
-    """The image has another version than the tables."""
-    if not sized.doubt_of_tables:
-        return None
-    return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, sentences(*_figures(sized.plan), sized.reported))
-
-
-def _fits(sized: _Sized) -> ConditionVerdict:
-    reason = Reason.CONTEXT_REDUCED if sized.plan.context_reduced else Reason.FITS
-    return ConditionVerdict("True", reason, sentences(*_figures(sized.plan), sized.reported))
-
-
-_of_plan: Chain[_Sized, ConditionVerdict] = Chain((_without_sizing, _without_a_part, _by_other_tables), otherwise=_fits)
+def _sent(decided: Role, plan: Plan) -> str:
+    """Sentences about the prompts that the engines of a role have others compute; empty for others."""
+    spec = decided.context.spec
+    apart = spec.stated.disaggregation
+    if apart is None or spec.computes_prompts:
+        return ""
+    sent = sent_from(decided.template.content.template)
+    return sent_in_words(plan, apart, Objective.requested(spec.stated.autoscaling), sent)
 
 
 def _unchecked(plan: Plan) -> str:
@@ -165,9 +122,9 @@ def _unchecked(plan: Plan) -> str:
 
 
 def _figures(plan: Plan) -> Iterator[str]:
-    if plan.per_gpu is None:
+    if plan.per_gpu is None or plan.max_model_len is None:
         return
-    yield from _memory(plan, plan.per_gpu)
+    yield from _memory(plan, plan.per_gpu, plan.max_model_len)
     if plan.context_reduced:
         yield (
             "That is less than the target of sizing, and no node has a larger group of these GPUs. Larger GPUs or a"
@@ -190,7 +147,7 @@ def _figures(plan: Plan) -> Iterator[str]:
         yield f"Assumed: {', '.join(plan.assumptions)}."
 
 
-def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
+def _memory(plan: Plan, per_gpu: PerGpu, context: int) -> Iterator[str]:
     terms = (
         f"weights {per_gpu.weights_gib:.1f}, activation {per_gpu.activation_gib:.1f},"
         f" non-torch {per_gpu.non_torch_gib:.1f}, CUDA graphs {per_gpu.cuda_graphs_gib:.1f}"
@@ -200,9 +157,10 @@ def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
         kv_cache = f"{per_gpu.kv_cache_gib:.1f} left, as this model has no KV cache"
     size = f"{plan.parallel.words.capitalize()} on {plan.gpu}"
     yield f"{size}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}."
-    longest = f"{per_gpu.max_concurrency_at_full_context:,g} requests of {plan.max_model_len:,} tokens"
+    longest = f"{per_gpu.max_concurrency_at_full_context:,g} requests of {context:,} tokens"
     each = " in each data parallel rank" if plan.parallel.data > 1 else ""
-    yield f"That is {longest} at once{each}, or {per_gpu.max_concurrency_at_2048_tokens:,g} of 2,048.{_beside(per_gpu)}"
+    typical = f", or {per_gpu.max_concurrency_at_2048_tokens:,g} of {TYPICAL_TOKENS:,}.{_beside(per_gpu)}"
+    yield f"That is {longest} at once{each}{typical if context > TYPICAL_TOKENS else '.'}"
 
 
 def _beside(per_gpu: PerGpu) -> str:

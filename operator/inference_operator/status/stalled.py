@@ -18,7 +18,8 @@ from inference_operator.views.workload import DEFAULT_PROGRESS_DEADLINE
 from inference_operator.workload.eviction.obstacles import Lasting
 
 
-def _name_conflict(observation: Observation) -> ConditionVerdict | None:
+def _not_written(observation: Observation) -> ConditionVerdict | None:
+    """A child cannot be written, until somebody resolves it."""
     match observation.blocked:
         case Conflict(ref, holder, left_behind):
             cure = f'take it over with the annotation {ADOPT_ANNOTATION}: "true"' if left_behind else "rename it"
@@ -27,12 +28,6 @@ def _name_conflict(observation: Observation) -> ConditionVerdict | None:
                 f" Delete it, {cure}, or create this InferenceDeployment under another name."
             )
             return ConditionVerdict("True", Reason.NAME_CONFLICT, message)
-        case _:
-            return None
-
-
-def _child_rejected(observation: Observation) -> ConditionVerdict | None:
-    match observation.blocked:
         case Rejected(ref, message):
             cure = EXPLANATIONS[Reason.CHILD_REJECTED].cure
             return ConditionVerdict("True", Reason.CHILD_REJECTED, with_cure(f"{ref} was rejected: {message}", cure))
@@ -51,7 +46,7 @@ def _too_late(observation: Observation) -> ConditionVerdict | None:
 
 
 stalled: Chain[Observation, ConditionVerdict] = Chain(
-    (paused("the operator attempts nothing"), refused("True"), _name_conflict, _child_rejected, _too_late),
+    (paused("the operator attempts nothing"), refused("True"), _not_written, _too_late),
     otherwise=lambda _: ConditionVerdict("False", Reason.NOT_STALLED, "No blocking problem."),
 )
 
@@ -117,7 +112,8 @@ def _lasting(observation: Observation, status: Status) -> Lasting | None:
         return Lasting(max(problem.pod.created, _down_since(observation, status, problem.pod.component)), deadline)
     if _engines_are_down(observation):
         down = _down_since(observation, status)
-        return Lasting(max(down, observation.engine_since or down), deadline)
+        created = (engine.created for engine in observation.staying if not engine.failed)
+        return Lasting(max(down, min(filter(None, created), default=down)), deadline)
     return None
 
 

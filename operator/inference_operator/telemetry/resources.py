@@ -17,7 +17,7 @@ from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.diagnosis.restart_cause import RestartCause
 from inference_operator.manifest import Key
 from inference_operator.objects.names import PREFILL
-from inference_operator.telemetry.description import Description, descriptions
+from inference_operator.telemetry.description import descriptions
 from inference_operator.telemetry.restarts import EngineRestarts, RouterRestarts
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
@@ -28,8 +28,8 @@ Resource = tuple[Key, ResourceFigures, Sequence[EngineView], Sequence[PodView]]
 """An InferenceDeployment with its figures, its engines and the pods of its routers."""
 
 
-Series = tuple[Description, float, *tuple[str, ...]]
-"""Metric, value, and the values of the labels beside namespace and name."""
+Series = tuple[str, float, *tuple[str, ...]]
+"""Name of the metric, value, and the values of the labels beside namespace and name."""
 REPLICA_STATES = ("desired", "ready", "starting", "unscheduled", "terminating")
 GPU_STATES = ("allocated", "pending")
 PHASES = ("node", "prepare", "load")
@@ -56,21 +56,7 @@ DESCRIPTIONS = descriptions(
     bounds=", ".join(f"`{bound.name.lower()}`" for bound in Bound),
     causes=", ".join(f"`{cause}`" for cause in RestartCause),
 )
-CONDITION = DESCRIPTIONS["infd_condition"]
-REPLICAS = DESCRIPTIONS["infd_replicas"]
-MAX_REPLICAS = DESCRIPTIONS["infd_max_replicas"]
-DEMAND = DESCRIPTIONS["infd_scaling_demand_requests"]
-TARGET = DESCRIPTIONS["infd_scaling_target_concurrency"]
-BOUND = DESCRIPTIONS["infd_scaling_bound"]
-GPUS = DESCRIPTIONS["infd_gpus"]
-COST = DESCRIPTIONS["infd_cost_per_hour"]
-STEP = DESCRIPTIONS["infd_startup_step"]
-START = DESCRIPTIONS["infd_engine_start_seconds"]
-NO_PROGRESS = DESCRIPTIONS["infd_engine_no_progress_total"]
-STALLS = DESCRIPTIONS["infd_engine_stalls_total"]
-RESTARTS = DESCRIPTIONS["infd_engine_restarts_total"]
-ROUTERS = DESCRIPTIONS["infd_router_pods"]
-ROUTER_RESTARTS = DESCRIPTIONS["infd_router_restarts_total"]
+NO_PROGRESS, STALLS = "infd_engine_no_progress_total", "infd_engine_stalls_total"
 Family = CounterMetricFamily | GaugeMetricFamily
 _FAMILIES: Mapping[str, type[Family]] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
@@ -82,7 +68,7 @@ class ResourceMetrics(Collector):
         """The latest decision of autoscaling; None where the operator does not decide."""
         self.prices: Mapping[str, float] = {}
         self._startups, self._restarts, self._router_restarts = _Startups(), EngineRestarts(), RouterRestarts()
-        self._faults: dict[Description, Counter[Key]] = {NO_PROGRESS: Counter(), STALLS: Counter()}
+        self._faults: dict[str, Counter[Key]] = {NO_PROGRESS: Counter(), STALLS: Counter()}
         """Faults of engines. Each resource has them from its start: Prometheus does not see the begin of a series."""
 
     def count_no_progress(self, key: Key) -> None:
@@ -104,46 +90,46 @@ class ResourceMetrics(Collector):
         self._faults = {fault: Counter({k: n for k, n in c.items() if k in keys}) for fault, c in self._faults.items()}
         self._startups.update({key: engines for key, _, engines in every})
         for key, figures, engines in every:
-            for metric, value, *labels in self._series(key, figures, engines):
-                families[metric.name].add_metric([key.namespace, key.name, *labels], value)
+            for name, value, *labels in self._series(key, figures, engines):
+                families[name].add_metric([key.namespace, key.name, *labels], value)
         for key, _, _, routers in resources:
             for state, count in _router_states(routers).items():
-                families[ROUTERS.name].add_metric([key.namespace, key.name, state], count)
+                families["infd_router_pods"].add_metric([key.namespace, key.name, state], count)
         yield from families.values()
 
     def _series(self, key: Key, figures: ResourceFigures, engines: Sequence[EngineView]) -> Iterator[Series]:
         for condition in figures.conditions:
-            yield CONDITION, 1, *condition
+            yield "infd_condition", 1, *condition
         for state, count in _replicas(figures, engines).items():
-            yield REPLICAS, count, state
+            yield "infd_replicas", count, state
         if figures.max_replicas:
-            yield MAX_REPLICAS, figures.max_replicas
+            yield "infd_max_replicas", figures.max_replicas
         if scaling := self.scaling(key):
             yield from _decided(scaling.decision)
         for (kind, state), number in _gpus(figures, engines).items():
-            yield GPUS, number, kind, state
+            yield "infd_gpus", number, kind, state
             if state == GPU_STATES[0] and kind in self.prices:
-                yield COST, number * self.prices[kind], kind
+                yield "infd_cost_per_hour", number * self.prices[kind], kind
         if figures.startup_step:
-            yield STEP, 1, figures.startup_step
+            yield "infd_startup_step", 1, figures.startup_step
         for phase, seconds in self._startups.last(key).items():
-            yield START, seconds, phase
+            yield "infd_engine_start_seconds", seconds, phase
         yield from self._counted(key)
 
     def _counted(self, key: Key) -> Iterator[Series]:
         for metric, counts in self._faults.items():
             yield metric, counts[key]
         for cause, number in self._restarts.of(key).items():
-            yield RESTARTS, number, cause
-        yield ROUTER_RESTARTS, self._router_restarts.of(key)
+            yield "infd_engine_restarts_total", number, cause
+        yield "infd_router_restarts_total", self._router_restarts.of(key)
 
 
 def _decided(decision: Decision) -> Iterator[Series]:
     terms = decision.terms
     for part, requests in zip(DEMAND_PARTS, (terms.steady, terms.headroom, terms.backlog), strict=True):
-        yield DEMAND, requests, part
-    yield TARGET, decision.target_concurrency
-    yield BOUND, 1, decision.bound.name.lower()
+        yield "infd_scaling_demand_requests", requests, part
+    yield "infd_scaling_target_concurrency", decision.target_concurrency
+    yield "infd_scaling_bound", 1, decision.bound.name.lower()
 
 
 def _replicas(figures: ResourceFigures, engines: Sequence[EngineView]) -> Mapping[str, int]:

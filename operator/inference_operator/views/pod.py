@@ -264,7 +264,9 @@ def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
             return problem
     scheduled = condition(status, "PodScheduled")
     if scheduled.get("reason") == "Unschedulable":
-        return _unschedulable(one_line(scheduled.get("message")).replace("not found. not found", "not found."))
+        cause = one_line(scheduled.get("message")).replace("not found. not found", "not found.")
+        is_of_claim = any(message in cause for message in _CLAIM_MESSAGES)
+        return PodProblem(Reason.VOLUME_UNAVAILABLE if is_of_claim else Reason.UNSCHEDULABLE, cause)
     return None
 
 
@@ -304,7 +306,10 @@ def _termination(pod: Manifest, container: Manifest, terminated: Manifest) -> Po
     message = termination_message(str(terminated.get("message") or ""))
     started, finished = timestamp(terminated.get("startedAt")), timestamp(terminated.get("finishedAt"))
     ran = finished - started if started and finished else None
-    log = _terminated_log(mapping(pod, "metadata"), container)
+    meta, state = mapping(pod, "metadata"), mapping(container, "state")
+    # The kubelet counts a restart when it starts the next run.
+    before, previous = "running" in state, "terminated" not in state
+    log = container_log(meta, container, runs_before=before, previous=previous, running=False)
     return PodProblem(Reason.CRASH_LOOP, cause, Terminated(message, log, ran))
 
 
@@ -318,16 +323,3 @@ _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
 _SIGKILL = 137
 """The exit code of a container that was killed: 128 and the number of the signal."""
 _TRANSPORT = re.compile(r"\brpc error: code = \w+ desc = ")
-
-
-def _terminated_log(meta: Manifest, container: Manifest) -> LogLookup:
-    """The log of the last terminated run. The kubelet counts a restart when it starts the next run."""
-    state = mapping(container, "state")
-    return container_log(
-        meta, container, runs_before="running" in state, previous="terminated" not in state, running=False
-    )
-
-
-def _unschedulable(cause: str) -> PodProblem:
-    claim_missing = any(message in cause for message in _CLAIM_MESSAGES)
-    return PodProblem(Reason.VOLUME_UNAVAILABLE if claim_missing else Reason.UNSCHEDULABLE, cause)

@@ -3,14 +3,14 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from plotille import Figure
 
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.bench.levels import BenchLoad, BenchReport, LevelResult, at_once, goal_of
 from inference_operator.cli.chat.answers import AnswerBrokenError, AnswerRefusedError
-from inference_operator.cli.chat.client import refusal_words, served_model, service_client, service_key
+from inference_operator.cli.chat.client import refusal_words, served_model, service_client
 from inference_operator.cli.chat.command import cannot_answer, no_ready_engine
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
 from inference_operator.cli.output import Columns, document, dumped, shown
@@ -38,9 +38,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _measure(cluster: KubeCluster, found: Resource, options: argparse.Namespace) -> int:
-    key = await service_key(cluster, found, options.key_from)
     model = options.model or served_model(found)
-    async with service_client(cluster, found, key, keeps_connections=True) as client:
+    async with service_client(cluster, found, options.key_from, keeps_connections=True) as client:
         load = BenchLoad(client, model, options.prompt_tokens, options.max_tokens, options.seconds)
         try:
             await load.warm_up()
@@ -56,7 +55,7 @@ async def _rise(load: BenchLoad, found: Resource, options: argparse.Namespace) -
     goal, levels = goal_of(found), []
     as_table = options.output == "table"
     if as_table:
-        print(titles(), flush=True)
+        print(aligned(COLUMNS), flush=True)
     async for level in load.levels(goal, options.max_concurrency):
         levels.append(level)
         if as_table:
@@ -95,12 +94,12 @@ AXIS_COLUMNS = 21
 FEW_LEVELS = 2
 
 
-def titles() -> str:
-    return _line([*COLUMNS])
+def aligned(cells: Iterable[str]) -> str:
+    return "".join(cell.rjust(max(9, len(title) + 1)) for cell, title in zip(cells, COLUMNS, strict=True))[1:]
 
 
 def row(level: LevelResult) -> str:
-    return _line([cell(level) for cell in COLUMNS.values()])
+    return aligned(cell(level) for cell in COLUMNS.values())
 
 
 def verdict(report: BenchReport) -> Iterator[str]:
@@ -140,7 +139,3 @@ def plot(report: BenchReport, columns: int) -> str:
 
 def _label(value: float, chars: int, delta: float, left: bool = False) -> str:  # noqa: ARG001, FBT001, FBT002 - the library's
     return f"{value:.3g}".ljust(chars) if left else f"{value:.3g}".rjust(chars)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "".join(cell.rjust(max(9, len(title) + 1)) for cell, title in zip(cells, COLUMNS, strict=True))[1:]

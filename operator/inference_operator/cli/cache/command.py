@@ -40,11 +40,7 @@ def list_models(options: argparse.Namespace) -> int:
 
     async def work(cluster: KubeCluster) -> list[OnClaim]:
         found = await jobs.observed(cluster, namespace)
-        steps = {
-            (job["metadata"]["namespace"], job["metadata"]["name"]): await jobs.last_step(cluster, job)
-            for job in found.jobs
-        }
-        return models_on_claims(found.resources, found.records, found.jobs, steps)
+        return models_on_claims(found, [await jobs.last_step(cluster, job) for job in found.jobs])
 
     models = ClusterCommand(options).run(work)
     none = f"No model is on a claim in {f'the namespace {namespace}' if namespace else 'any namespace'}."

@@ -1,13 +1,12 @@
 """The models on claims with their users and states, from records, Jobs and resources. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.jobs.download_result import recorded_download
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.uses import (
-    COMMIT,
     claim_of,
     claim_uses,
     pod_of,
@@ -15,10 +14,20 @@ from inference_operator.model_files.uses import (
     record_model,
     repository_of,
 )
+from inference_operator.models.source import COMMIT
 from inference_operator.views.raw import condition, mapping, objects
 
 COMPLETE, NOT_YET = "complete", "not downloaded yet"
 _REVISION = "--revision="
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimObjects:
+    """The objects from which `infd cache` knows the models on claims and their users; of one namespace, or of all."""
+
+    resources: list[Manifest]
+    records: list[Manifest]
+    jobs: list[Manifest]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,19 +44,16 @@ class OnClaim:
     used_by: tuple[str, ...] = ()
 
 
-def models_on_claims(
-    resources: Sequence[Manifest],
-    records: Sequence[Manifest],
-    jobs: Sequence[Manifest],
-    steps: Mapping[tuple[str, str], str],
-) -> list[OnClaim]:
-    complete = [one for record in records if (one := _complete(record))]
-    loading = [one for job in jobs if (one := _loading(job, steps)) and not _is_known(complete, one)]
+def models_on_claims(seen: ClaimObjects, steps: Sequence[str]) -> list[OnClaim]:
+    """The models on claims; `steps` has the last step that each Job has logged."""
+    complete = [model for record in seen.records if (model := _complete(record))]
+    begun = [_loading(job, step) for job, step in zip(seen.jobs, steps, strict=True)]
+    loading = [model for model in begun if model and not _is_known(complete, model)]
     known = {(one.namespace, one.claim, one.model) for one in (*complete, *loading)}
-    missing = [wanted for resource in resources if (wanted := _missing(resource)) and wanted[:3] not in known]
+    missing = [wanted for resource in seen.resources if (wanted := _missing(resource)) and wanted[:3] not in known]
     found = {(one.namespace, one.claim, one.model, one.revision): one for one in (*loading, *complete)}
     rows = [*found.values(), *(OnClaim(*one, size_bytes=0, state=NOT_YET) for one in missing)]
-    return sorted(replace(one, used_by=_users(one, resources, records)) for one in rows)
+    return sorted(replace(one, used_by=_users(one, seen)) for one in rows)
 
 
 def _complete(record: Manifest) -> OnClaim | None:
@@ -59,7 +65,7 @@ def _complete(record: Manifest) -> OnClaim | None:
     return OnClaim(namespace, record_claim(record), model, result.commit, result.size_bytes, COMPLETE)
 
 
-def _loading(job: Manifest, steps: Mapping[tuple[str, str], str]) -> OnClaim | None:
+def _loading(job: Manifest, step: str) -> OnClaim | None:
     pod, namespace = pod_of(job), job["metadata"]["namespace"]
     container = next(iter(objects(pod, "containers")), {})
     words = [str(word) for part in ("command", "args") for word in container.get(part) or ()]
@@ -68,8 +74,7 @@ def _loading(job: Manifest, steps: Mapping[tuple[str, str], str]) -> OnClaim | N
     if not model or not claim:
         return None
     revision = next((word.removeprefix(_REVISION) for word in words if word.startswith(_REVISION)), "")
-    state = _state(job, steps.get((namespace, job["metadata"]["name"]), ""))
-    return OnClaim(namespace, claim, model, revision, 0, state)
+    return OnClaim(namespace, claim, model, revision, 0, _state(job, step))
 
 
 def _state(job: Manifest, step: str) -> str:
@@ -99,9 +104,9 @@ def _missing(resource: Manifest) -> tuple[str, str, str, str] | None:
     return resource["metadata"]["namespace"], claim, repository, str(model.get("revision") or "")
 
 
-def _users(one: OnClaim, resources: Sequence[Manifest], records: Sequence[Manifest]) -> tuple[str, ...]:
-    here = [found for found in resources if found["metadata"]["namespace"] == one.namespace]
-    own = [found for found in records if found["metadata"]["namespace"] == one.namespace]
+def _users(one: OnClaim, seen: ClaimObjects) -> tuple[str, ...]:
+    here = [found for found in seen.resources if found["metadata"]["namespace"] == one.namespace]
+    own = [found for found in seen.records if found["metadata"]["namespace"] == one.namespace]
     uses = claim_uses(one.claim, here, (), own).models
     commits = {"", one.revision} if COMMIT.fullmatch(one.revision) else {use.commit for use in uses}
     return tuple(sorted({use.by.split()[-1] for use in uses if use.repository == one.model and use.commit in commits}))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from inference_operator.cli.cache.contents import job_end
+from inference_operator.cli.cache.contents import ClaimObjects, job_end
 from inference_operator.cli.cluster_command import list_objects
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.model_access import HubAccess
@@ -117,15 +117,6 @@ _DOWNLOADS = f"{COMPONENT_LABEL}={DOWNLOAD}"
 _STEP = "Downloading "
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimObjects:
-    """The objects from which `infd cache` knows the models on claims and their users; of one namespace, or of all."""
-
-    resources: list[Manifest]
-    records: list[Manifest]
-    jobs: list[Manifest]
 
 
 @dataclass(frozen=True, slots=True)

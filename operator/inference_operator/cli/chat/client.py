@@ -46,9 +46,10 @@ OPTIONAL = ("stream_options", "ignore_eos")
 
 @asynccontextmanager
 async def service_client(
-    cluster: KubeCluster, found: AnyResource, key: str, *, keeps_connections: bool = False
+    cluster: KubeCluster, found: AnyResource, key_from: str | None, *, keeps_connections: bool = False
 ) -> AsyncIterator["ServiceClient"]:
     """A client of one service. Its requests may share connections: one that is idle for long may be dead."""
+    key = await service_key(cluster, found, key_from)
     async with PortForward(cluster.api, found.key.namespace, partial(ready_ports, cluster, found)) as forward:
         connector = UnixConnector(str(forward.path), limit=0, force_close=not keeps_connections)
         async with ClientSession(
@@ -175,11 +176,7 @@ _USABLE = re.compile(r"[!-~]+")
 
 
 async def service_key(cluster: KubeCluster, found: AnyResource, key_from: str | None) -> str:
-    """The API key; empty if none is given, and none is needed.
-
-    Raises:
-        UsageError: there is no usable key where the option says, or none at all; with the cure.
-    """
+    """The API key; empty if none is given and none needed. Raises `UsageError` with the cure if none is usable."""
     name, namespace = found.key.name, found.key.namespace
     key = os.environ.get(VARIABLE, "") if key_from is None else await _of_secret(cluster, namespace, key_from)
     keys = found.spec.router.keys if isinstance(found.spec, Spec) else getattr(found.spec, "keys", None)

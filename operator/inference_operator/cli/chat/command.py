@@ -23,7 +23,7 @@ from inference_operator.cli.chat.answers import (
     AnswerTimes,
     Conversation,
 )
-from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_client, service_key
+from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_client
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.options import STDIN, file_text
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, RefusedError, UsageError, harmless
@@ -47,10 +47,9 @@ def _run(options: argparse.Namespace, asked: "ResourceApi[Any, Any]", problem: C
         found = asked.parse(live)
         if why := problem(found):
             raise RefusedError(why)
-        key = await service_key(cluster, found, options.key_from)
         model = options.model or served_model(found)
         conversation = Conversation(model, options.system, options.max_tokens, options.temperature)
-        async with service_client(cluster, found, key) as client:
+        async with service_client(cluster, found, options.key_from) as client:
             session = ChatSession(client, cluster, found, conversation, options.timeout, options.waits or ChatWaits())
             return await session.ask(question) if question else await talk(session)
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.chat.answers import AnswerDelta, Conversation
-from inference_operator.cli.chat.client import ServiceClient, served_model, service_client, service_key
+from inference_operator.cli.chat.client import ServiceClient, served_model, service_client
 from inference_operator.cli.chat.command import ChatSession, ChatWaits, cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
@@ -60,8 +60,7 @@ def run(options: argparse.Namespace) -> int:
         found = resource(live)
         if problem := cannot_answer(found):
             raise RefusedError(problem)
-        key = await service_key(cluster, found, options.key_from)
-        async with service_client(cluster, found, key) as client:
+        async with service_client(cluster, found, options.key_from) as client:
             return await _serve(Page(client, cluster, found, options), options.port)
 
     return ClusterCommand(options).run_for(options.name, work)

@@ -28,7 +28,6 @@ STYLES = {Health.GOOD: GOOD, Health.NOTE: "yellow", Health.BAD: BAD, Health.UNKN
 
 
 def run(options: argparse.Namespace) -> int:
-    engines = options.engines or ENGINES
     if not options.hub.startswith(("http://", "https://")):
         raise UsageError("--hub: write a URL, such as `https://huggingface.co`.")
 
@@ -42,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
     cure = "Check that `kubectl version` works with the same kubeconfig."
     facts = ClusterCommand(options, cure=cure).run(read)
-    found = list(findings(facts, engines))
+    found = list(findings(facts, options.engines or ENGINES))
     is_bad = any(one.health is Health.BAD for one in found)
     if options.output == "table":
         show(screen(found, with_symbols=sys.stdout.isatty()))

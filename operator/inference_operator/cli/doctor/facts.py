@@ -8,45 +8,9 @@ from typing import TypeAlias
 
 from inference_operator.admission.rights import Right
 from inference_operator.cli.operator_settings import operator_of
-from inference_operator.manifest import (
-    CHILD_KINDS,
-    DEPLOYMENT,
-    GROUP,
-    NETWORK_POLICY,
-    NODE,
-    PLURAL,
-    Kind,
-    Manifest,
-)
+from inference_operator.manifest import CHILD_KINDS, DEPLOYMENT, GROUP, PLURAL, Kind, Manifest
 from inference_operator.sentences import first_of
 from inference_operator.views.raw import mapping, objects
-
-NAMESPACE = Kind("v1", "Namespace")
-RUNTIME_CLASS = Kind("node.k8s.io/v1", "RuntimeClass")
-STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass")
-DAEMON_SET = Kind("apps/v1", "DaemonSet")
-DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-VALIDATING_WEBHOOKS = Kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
-MUTATING_WEBHOOKS = Kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
-ADMISSION_POLICY = Kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
-API_SERVICE = Kind("apiregistration.k8s.io/v1", "APIService")
-LEASE = Kind("coordination.k8s.io/v1", "Lease")
-COREFILE = Kind("v1", "ConfigMap")
-"""The ConfigMap `coredns` of `kube-system`, under a name of its own: others of this kind are children."""
-
-
-CLUSTER_KINDS = (
-    NODE,
-    RUNTIME_CLASS,
-    STORAGE_CLASS,
-    DAEMON_SET,
-    DEFINITION,
-    VALIDATING_WEBHOOKS,
-    MUTATING_WEBHOOKS,
-    ADMISSION_POLICY,
-    API_SERVICE,
-)
-LABELLED_KINDS = (*CHILD_KINDS, NETWORK_POLICY)
 
 
 class Health(StrEnum):

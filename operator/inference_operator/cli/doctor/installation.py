@@ -8,11 +8,8 @@ from inference_operator import __version__
 from inference_operator.api.crd import crd
 from inference_operator.api.model_gateway import MODEL_GATEWAY_API
 from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, ResourceApi
+from inference_operator.cli.doctor import kinds
 from inference_operator.cli.doctor.facts import (
-    DEFINITION,
-    LEASE,
-    MUTATING_WEBHOOKS,
-    VALIDATING_WEBHOOKS,
     ClusterFacts,
     Finding,
     Health,
@@ -26,7 +23,7 @@ from inference_operator.cli.operator_settings import VERSION_LABEL, operators_of
 from inference_operator.manifest import DEPLOYMENT, GROUP, INFERENCE_DEPLOYMENT, VERSION, Manifest
 from inference_operator.objects.names import MANAGER
 from inference_operator.sentences import first_of
-from inference_operator.views.raw import mapping, objects
+from inference_operator.views.raw import mapping, named, objects
 
 LEAST_MINOR = 31
 """Kubernetes 1.31, as `kubeVersion` of the chart."""
@@ -51,7 +48,7 @@ def kubernetes(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def definition(facts: ClusterFacts) -> Iterator[Finding]:
-    found = facts.of(DEFINITION)
+    found = facts.of(kinds.DEFINITION)
     if isinstance(found, Unseen):
         if GROUP not in facts.groups:
             yield Finding("CRD", Health.BAD, f"The cluster does not serve {GROUP}.", INSTALL)
@@ -111,7 +108,7 @@ def operator(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _lease(facts: ClusterFacts) -> Iterator[Finding]:
-    found = facts.of(LEASE)
+    found = facts.of(kinds.LEASE)
     yield from unseen("Lease", found)
     if not isinstance(found, Unseen) and not any(mapping(one, "spec").get("holderIdentity") for one in found):
         cure = "Read the log of its pods: the right on the Lease may be missing."
@@ -129,14 +126,11 @@ def leftovers(facts: ClusterFacts) -> Iterator[Finding]:
     used = {f"{api.kind.plural}.{GROUP}" for api in APIS}
     old = [
         f"CustomResourceDefinition {name_of(one)}"
-        for one in facts.seen(DEFINITION)
+        for one in facts.seen(kinds.DEFINITION)
         if mapping(one, "spec").get("group") == GROUP and name_of(one) not in used
     ]
     hooks = [
-        f"{kind.name} {name_of(one)}"
-        for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
-        for one in facts.seen(kind)
-        if MANAGER in name_of(one)
+        f"{kind.name} {name_of(one)}" for kind in kinds.WEBHOOKS for one in facts.seen(kind) if MANAGER in name_of(one)
     ]
     if found := [*ownerless, *old, *hooks]:
         cure = "Nothing uses them. Look at each with kubectl, and delete it."
@@ -148,8 +142,7 @@ def leftovers(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _schema(definition: Manifest) -> Manifest:
-    versions = (one for one in objects(mapping(definition, "spec"), "versions") if one.get("name") == VERSION)
-    return mapping(next(versions, {}), "schema", "openAPIV3Schema")
+    return mapping(named(objects(mapping(definition, "spec"), "versions"), VERSION), "schema", "openAPIV3Schema")
 
 
 def _fields(schema: Manifest, path: str) -> Iterator[str]:
@@ -170,8 +163,8 @@ def overlap(facts: ClusterFacts) -> Iterator[Finding]:
     if len(serving) < 2:  # noqa: PLR2004 - one is as it should be
         return
     resources = facts.seen(INFERENCE_DEPLOYMENT)
-    named = {str(mapping(one, "status", "operator").get("account") or "") for one in resources}
-    acts = ", ".join(sorted(named - {""}))
+    accounts = {str(mapping(one, "status", "operator").get("account") or "") for one in resources}
+    acts = ", ".join(sorted(accounts - {""}))
     who = f" The status of its InferenceDeployments names {acts}." if acts else ""
     places = " and ".join(sorted(map(place_of, serving)))
     message = f"{places} serve the namespace `{facts.namespace}`. The one with the older Lease acts.{who}"

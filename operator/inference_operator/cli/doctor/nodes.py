@@ -7,7 +7,8 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.hardware import Device, HardwareSpec
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.cli.doctor.facts import RUNTIME_CLASS, ClusterFacts, Finding, Health, Unseen, name_of, unseen
+from inference_operator.cli.doctor import kinds
+from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health, Unseen, name_of, unseen
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.needs import DRIVER_MAJOR
 from inference_operator.hardware.node_labels import AWS_NAME, COREWEAVE, GKE, PRODUCT, kind_of_labels
@@ -88,7 +89,7 @@ def driver(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
 
 
 def runtime_class(facts: ClusterFacts) -> Iterator[Finding]:
-    found = facts.of(RUNTIME_CLASS)
+    found = facts.of(kinds.RUNTIME_CLASS)
     yield from unseen("Runtime class", found)
     if isinstance(found, Unseen):
         return

@@ -1,30 +1,14 @@
 """Findings about the platform: storage, admission, the network, DNS, metrics."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from inference_operator.cli.doctor.facts import (
-    ADMISSION_POLICY,
-    API_SERVICE,
-    COREFILE,
-    DAEMON_SET,
-    MUTATING_WEBHOOKS,
-    NAMESPACE,
-    STORAGE_CLASS,
-    VALIDATING_WEBHOOKS,
-    ClusterFacts,
-    Finding,
-    Health,
-    Listed,
-    Unseen,
-    labels_of,
-    name_of,
-    unseen,
-)
+from inference_operator.cli.doctor import kinds
+from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health, Unseen, labels_of, name_of, unseen
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, SCALED_OBJECT, STATEFUL_SET, Manifest
 from inference_operator.settings import PREFIX, Settings
 from inference_operator.views.node_fit import matches_expression
-from inference_operator.views.raw import annotations, mapping, objects
+from inference_operator.views.raw import annotations, condition, mapping, objects
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 ENFORCED = "pod-security.kubernetes.io/enforce"
@@ -56,7 +40,7 @@ PROMETHEUS, METRICS, EXTERNAL = "monitoring.coreos.com", "metrics.k8s.io", "exte
 
 
 def storage(facts: ClusterFacts) -> Iterator[Finding]:
-    found = facts.of(STORAGE_CLASS)
+    found = facts.of(kinds.STORAGE_CLASS)
     yield from unseen("Storage", found)
     if isinstance(found, Unseen):
         return
@@ -72,9 +56,9 @@ def pod_security(facts: ClusterFacts) -> Iterator[Finding]:
     if facts.namespace in SYSTEM_NAMESPACES:
         message = f"The operator creates nothing in `{facts.namespace}`."
         yield Finding("Namespace", Health.BAD, message, "Use another namespace.")
-    found = facts.of(NAMESPACE)
+    found = facts.of(kinds.NAMESPACE)
     yield from unseen("Pod Security", found)
-    for one in facts.seen(NAMESPACE):
+    for one in facts.seen(kinds.NAMESPACE):
         level = labels_of(one).get(ENFORCED) or "none"
         message = f"Level {level} of `{facts.namespace}`: pods of the operator meet the level restricted."
         yield Finding("Pod Security", Health.GOOD, message)
@@ -93,13 +77,13 @@ def admission(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding("Admission", Health.BAD, f"A pod as of an engine is refused: {facts.trial}", cure)
     else:
         yield Finding("Admission", Health.GOOD, "The API server would accept a pod as of an engine (dry run).")
-    for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
+    for kind in kinds.WEBHOOKS:
         yield from unseen("Webhooks", facts.of(kind))
         for one in facts.seen(kind):
             yield from (_webhook(facts, one, hook) for hook in objects(one, "webhooks") if _stops_pods(facts, hook))
     policies = [
         one
-        for one in facts.seen(ADMISSION_POLICY)
+        for one in facts.seen(kinds.ADMISSION_POLICY)
         if _covers_pods(mapping(one, "spec", "matchConstraints"), "resourceRules")
     ]
     if strict := [name_of(one) for one in policies if mapping(one, "spec").get("failurePolicy") != "Ignore"]:
@@ -127,7 +111,7 @@ def _webhook(facts: ClusterFacts, one: Manifest, hook: Manifest) -> Finding:
 
 
 def _stops_pods(facts: ClusterFacts, hook: Manifest) -> bool:
-    labels = next((labels_of(one) for one in facts.seen(NAMESPACE)), {})
+    labels = next((labels_of(one) for one in facts.seen(kinds.NAMESPACE)), {})
     selector = mapping(hook, "namespaceSelector")
     return hook.get("failurePolicy") != "Ignore" and _covers_pods(hook, "rules") and selects(selector, labels)
 
@@ -159,8 +143,8 @@ def network_policies(facts: ClusterFacts) -> Iterator[Finding]:
     enabled, groups = facts.settings.get(f"{PREFIX}NETWORK_POLICIES") == "true", facts.leftovers.get(STATEFUL_SET, ())
     why = "every pod reaches the ports between the pods of engines over several nodes, which load pickled objects."
     needed = why if groups and not isinstance(groups, Unseen) else ""
-    found = facts.of(DAEMON_SET)
-    names = {name_of(one) for one in facts.seen(DAEMON_SET)}
+    found = facts.of(kinds.DAEMON_SET)
+    names = {name_of(one) for one in facts.seen(kinds.DAEMON_SET)}
     kubelets = [str(mapping(one, "status", "nodeInfo").get("kubeletVersion")) for one in facts.seen(NODE)]
     k3s = any("+k3s" in kubelet or "+rke2" in kubelet for kubelet in kubelets)
     if name := next((title for key, title in ENFORCING.items() if key in names), "k3s" if k3s else ""):
@@ -185,9 +169,8 @@ def metrics(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding("Prometheus", Health.NOTE, message, "docs/how-to/monitoring.md")
     broken = {
         str(mapping(one, "spec").get("group"))
-        for one in facts.seen(API_SERVICE)
-        for state in objects(mapping(one, "status"), "conditions")
-        if state.get("type") == "Available" and state.get("status") == "False"
+        for one in facts.seen(kinds.API_SERVICE)
+        if condition(mapping(one, "status"), "Available").get("status") == "False"
     }
     if METRICS in broken:
         cure = f"kubectl describe apiservice v1beta1.{METRICS}"
@@ -208,10 +191,11 @@ def dns(facts: ClusterFacts) -> Iterator[Finding]:
     staleness = int(setting) if setting.isdecimal() else int(Settings.model_fields["dns_staleness_seconds"].default)
     ttl = facts.probe.dns_ttl_seconds if facts.probe else None
     if ttl is None:
-        ttl = corefile_ttl(facts.of(COREFILE))
+        ttl = corefile_ttl(facts.seen(kinds.COREFILE))
     if ttl is None:
         cure = "infd doctor --cluster asks from a pod; docs/how-to/platforms.md has a table of providers."
-        why = found.right if isinstance(found := facts.of(COREFILE), Unseen) else "kube-system has no ConfigMap coredns"
+        corefile = facts.of(kinds.COREFILE)
+        why = corefile.right if isinstance(corefile, Unseen) else "kube-system has no ConfigMap coredns"
         yield Finding("DNS", Health.UNKNOWN, f"The time to live of cluster records is not known: {why}.", cure)
     elif ttl + DNS_MARGIN_SECONDS > staleness:
         message = (
@@ -224,14 +208,14 @@ def dns(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding("DNS", Health.GOOD, message)
 
 
-def corefile_ttl(found: Listed) -> int | None:
+def corefile_ttl(found: Sequence[Manifest]) -> int | None:
     r"""The time to live of cluster records by CoreDNS' configuration; None if it tells none.
 
     Examples:
         >>> corefile_ttl([{"data": {"Corefile": "kubernetes cluster.local {\n ttl 30\n}"}}]), corefile_ttl([])
         (30, None)
     """
-    texts = [] if isinstance(found, Unseen) else [str(mapping(one, "data").get("Corefile") or "") for one in found]
+    texts = [str(mapping(one, "data").get("Corefile") or "") for one in found]
     block = next((part for text in texts if (part := re.search(r"\bkubernetes\b[^{\n]*(\{[^}]*\})?", text))), None)
     if block is None:
         return None

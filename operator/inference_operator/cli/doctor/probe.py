@@ -7,6 +7,7 @@ import sys
 import time
 from importlib.resources import files
 
+from inference_operator.cli.cluster_command import POLL_SECONDS
 from inference_operator.cli.doctor.facts import ClusterFacts, ProbeResult
 from inference_operator.cli.doctor.nodes import PULL_ERRORS
 from inference_operator.cli.operator_settings import is_at_home
@@ -21,7 +22,6 @@ from inference_operator.settings import PREFIX, PodUsers, Settings
 from inference_operator.views.raw import condition, mapping, objects
 from inference_operator.views.untrusted_text import one_line
 
-POLL_SECONDS = 1.0
 USER, GROUP = 2000, 0
 """As engines and Jobs have (docs/how-to/platforms.md)."""
 DEADLINE_SECONDS = 600

@@ -1,25 +1,13 @@
 """Facts of a cluster as the API server tells them; what may not be read is noted with the missing right."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from inference_operator.admission.rights import CREATE_PODS, Right
-from inference_operator.cli.doctor.facts import (
-    CLUSTER_KINDS,
-    COREFILE,
-    LABELLED_KINDS,
-    LEASE,
-    MUTATING_WEBHOOKS,
-    NAMESPACE,
-    OPERATOR_RIGHTS,
-    OWN_RIGHTS,
-    VALIDATING_WEBHOOKS,
-    ClusterFacts,
-    Listed,
-    Unseen,
-)
+from inference_operator.cli.doctor import kinds
+from inference_operator.cli.doctor.facts import OPERATOR_RIGHTS, OWN_RIGHTS, ClusterFacts, Listed, Unseen
 from inference_operator.cli.operator_settings import SELECTOR, operator_of
 from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.parser import harmless
@@ -68,17 +56,18 @@ class ClusterReader:
         version = await self._cluster.api.request("GET", "/version", NODE)
         groups = await self._cluster.api.request("GET", "/apis", NODE)
         lists: dict[Kind, Listed] = dict(
-            zip(CLUSTER_KINDS, await self._all(self._list(kind) for kind in CLUSTER_KINDS), strict=True)
+            zip(kinds.OF_CLUSTER, await self._all(self._list(kind) for kind in kinds.OF_CLUSTER), strict=True)
         )
         lists |= await self._named_lists()
-        own = await self._own_rights()
-        found = await self._all(self._list(kind, self._namespace, labels=MANAGED_SELECTOR) for kind in LABELLED_KINDS)
+        needed = dict.fromkeys([*(right for rights in OWN_RIGHTS.values() for right in rights), CREATE_PODS])
+        own = await self._allowed([*needed])
+        found = await self._all(self._list(kind, self._namespace, labels=MANAGED_SELECTOR) for kind in kinds.LABELLED)
         facts = ClusterFacts(
             self._namespace,
             str(version.get("gitVersion") or ""),
             frozenset(str(one.get("name")) for one in objects(groups, "groups")),
             lists,
-            dict(zip(LABELLED_KINDS, found, strict=True)),
+            dict(zip(kinds.LABELLED, found, strict=True)),
             own,
             await self._operator_rights(lists[DEPLOYMENT]),
             await self._missing_services(lists),
@@ -100,15 +89,16 @@ class ClusterReader:
         if isinstance(operators, Unseen):
             within = await self._list(DEPLOYMENT, SYSTEM_NAMESPACE, labels=SELECTOR)
             operators = within if within and not isinstance(within, Unseen) else operators
-        own, space = self._operator(operators), self._namespace
-        home = str(own["metadata"]["namespace"]) if own else SYSTEM_NAMESPACE
+        own = self._operator(operators)
+        path, right = f"/api/v1/namespaces/{self._namespace}", f"get namespace `{self._namespace}`"
+        home, lease = (str(own["metadata"]["namespace"]), own["metadata"]["name"]) if own else (SYSTEM_NAMESPACE, "")
         return {
             DEPLOYMENT: operators,
-            LEASE: await self._list(LEASE, home, names=own["metadata"]["name"] if own else ""),  # as its chart does
+            kinds.LEASE: await self._list(kinds.LEASE, home, names=lease),  # named as its Deployment by its chart
             POD: await self._list(POD, self._namespace, labels=NAME_LABEL),
             INFERENCE_DEPLOYMENT: await self._list(INFERENCE_DEPLOYMENT, self._namespace),
-            COREFILE: await self._one(Ref(CONFIG_MAP, "kube-system", "coredns")),
-            NAMESPACE: await self._read(f"/api/v1/namespaces/{space}", NAMESPACE, f"get namespace `{space}`"),
+            kinds.COREFILE: await self._one(Ref(CONFIG_MAP, "kube-system", "coredns")),
+            kinds.NAMESPACE: await self._read(path, kinds.NAMESPACE, right),
         }
 
     def _operator(self, operators: Listed) -> Manifest | None:
@@ -139,10 +129,9 @@ class ClusterReader:
         except ForbiddenError:
             return Unseen(f"the right to {right} is missing")
 
-    async def _own_rights(self) -> Mapping[Right, bool]:
-        asked = list(dict.fromkeys([*(right for needed in OWN_RIGHTS.values() for right in needed), CREATE_PODS]))
-        answers = await self._all(may(self._cluster, right, self._namespace) for right in asked)
-        return dict(zip(asked, answers, strict=True))
+    async def _allowed(self, rights: Sequence[Right], subject: Manifest | None = None) -> Mapping[Right, bool]:
+        answers = await self._all(may(self._cluster, right, self._namespace, subject) for right in rights)
+        return dict(zip(rights, answers, strict=True))
 
     async def _operator_rights(self, operators: Listed) -> Mapping[Right, bool] | Unseen:
         if isinstance(operators, Unseen):
@@ -156,15 +145,14 @@ class ClusterReader:
         subject = {"user": account, "groups": groups_of(account)}
         try:
             await may(self._cluster, OPERATOR_RIGHTS[0], self._namespace, subject)
-            answers = await self._all(may(self._cluster, right, self._namespace, subject) for right in OPERATOR_RIGHTS)
+            return await self._allowed(OPERATOR_RIGHTS, subject)
         except ForbiddenError:
             return Unseen("the right to create subjectaccessreviews is missing")
-        return dict(zip(OPERATOR_RIGHTS, answers, strict=True))
 
     async def _missing_services(self, lists: Mapping[Kind, Listed]) -> frozenset[str]:
         places = {
             (str(service["namespace"]), str(service["name"]))
-            for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
+            for kind in kinds.WEBHOOKS
             if not isinstance(found := lists[kind], Unseen)
             for one in found
             for hook in objects(one, "webhooks")

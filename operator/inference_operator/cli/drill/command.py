@@ -37,7 +37,7 @@ from inference_operator.cli.drill.report import (
     verdict,
     verdict_words,
 )
-from inference_operator.cli.gateway.command import Gateway, NoGatewayError, gateway_before
+from inference_operator.cli.gateway.command import Gateway, gateway_before
 from inference_operator.cli.operator_settings import operator_of
 from inference_operator.cli.options import SYSTEM_NAMESPACE, file_text
 from inference_operator.cli.output import document, dumped
@@ -194,10 +194,7 @@ async def _gateway(cluster: KubeCluster, found: Resource, options: argparse.Name
         return None, "--url may lead past it. Name it in --faults if the URL is that of the gateway."
     if options.faults and Fault.ROLL_GATEWAY not in options.faults:
         return None, ""
-    try:
-        return await gateway_before(cluster, found.key, options.model or served_model(found)), ""
-    except NoGatewayError as error:
-        return None, str(error)
+    return await gateway_before(cluster, found.key, options.model or served_model(found))
 
 
 def _print_report(report: DrillReport, form: str) -> int:

@@ -23,15 +23,15 @@ def add_pause(pause: argparse.ArgumentParser) -> None:
         " what waits. It needs the rights to get and patch InferenceDeployments."
     )
     pause.epilog = examples("infd pause qwen", "infd pause qwen -n chat")
-    add_waiting(pause)
-    pause.set_defaults(run="edit.command:run", edit="pause")
+    _add_waiting(pause, "pause")
 
 
-def add_waiting(parser: argparse.ArgumentParser) -> None:
+def _add_waiting(parser: argparse.ArgumentParser, edit: str) -> None:
     parser.add_argument("name", help="name of the InferenceDeployment")
     add_connection(parser)
     add_timeout(parser, TIMEOUT_SECONDS, "give up when nothing changes for this time")
     add_output(parser, "name")
+    parser.set_defaults(run="edit.command:run", edit=edit)
 
 
 def add_resume(resume: argparse.ArgumentParser) -> None:
@@ -41,8 +41,7 @@ def add_resume(resume: argparse.ArgumentParser) -> None:
         " prints the edit to commit. It needs the rights to get and patch InferenceDeployments."
     )
     resume.epilog = examples("infd plan -f qwen.yaml --diff  # shows what waits", "infd resume qwen")
-    add_waiting(resume)
-    resume.set_defaults(run="edit.command:run", edit="resume")
+    _add_waiting(resume, "resume")
 
 
 def add_restart(restart: argparse.ArgumentParser) -> None:

@@ -21,8 +21,6 @@ class NotEditedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What became of an edit of a resource."""
-
     namespace: str
     name: str
     edit: str

@@ -48,10 +48,9 @@ class Edit:
 
 
 def _pausing(*, paused: bool) -> Edit:
-    """The edit that pauses or resumes a resource.
+    """Pauses or resumes. Git that does not name `spec.paused` leaves it alone.
 
-    Git that does not name `spec.paused` leaves it alone. To resume, the field is first given up: it disappears if
-    nobody else sets it.
+    To resume, the field is first given up: it disappears if nobody else sets it.
     """
     value = str(paused).lower()
 
@@ -229,10 +228,8 @@ def _restart(part: RenewedPart) -> Edit:
 
 
 def _rolling(live: Manifest) -> Step:
-    stalled, reconciling, routers = (
-        _current(live, kind)
-        for kind in (ConditionType.STALLED, ConditionType.RECONCILING, ConditionType.ROUTER_AVAILABLE)
-    )
+    kinds = ConditionType.STALLED, ConditionType.RECONCILING, ConditionType.ROUTER_AVAILABLE
+    stalled, reconciling, routers = map(resource(live).current_condition, kinds)
     if stalled and stalled.status == "True":
         return Step(failure=f"{stalled.reason}: {stalled.message}")
     if reconciling is None or routers is None:

@@ -7,7 +7,7 @@ from inference_operator.cli.output import table
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import Budget, EngineOnGpus
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, EngineOnGpus
 from inference_operator.sizing.fitting import started_shape
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.impossible_division import unequal
@@ -170,6 +170,7 @@ def _memory_lines(one: Answer) -> Iterator[str]:
         yield f"  {term.name:<12} {term.gib:>9.2f} GiB   {term.origin}"
     yield f"  KV cache per token: {found.kv_token_bytes:,.0f} bytes"
     yield f"  KV cache of a sequence of {found.context:,} tokens: {found.kv_needed:.2f} GiB"
-    yield f"  maximum concurrency: {found.concurrency:.1f} of these, or {found.typical_concurrency:.1f} of 2,048 tokens"
+    typical = f", or {found.typical_concurrency:.1f} of {TYPICAL_TOKENS:,} tokens"
+    yield f"  maximum concurrency: {found.concurrency:.1f} of these{typical if found.context > TYPICAL_TOKENS else ''}"
     for assumption in one.assumptions:
         yield f"  assumption: {assumption}"

@@ -13,10 +13,8 @@ from inference_operator.api.engine_kind import EngineProfile
 from inference_operator.api.hardware import Device
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.arguments import hub_model, named_gpus
+from inference_operator.cli.fit import rate
 from inference_operator.cli.fit.answer import Answer, answer_of_plan, answer_of_shape, report
-from inference_operator.cli.fit.rate import Asked, apart, apart_lines, asked_rate, prices
-from inference_operator.cli.fit.rate import document as rate_document
-from inference_operator.cli.fit.rate import report as rate_report
 from inference_operator.cli.options import file_text
 from inference_operator.cli.output import print_found
 from inference_operator.cli.parser import UsageError
@@ -59,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--nodes: {options.engine} runs on one node. Remove it, or use `--engine VLLM`.")
     if options.data > 1 and (refused := engine.check_data_parallel(EngineSpec(args=options.engine_args))):
         raise UsageError(f"--data: {refused.problem}")
-    if (asked := asked_rate(options)) is not None:
+    if (asked := rate.asked_rate(options)) is not None:
         return _for_rate(options, asked, engine)
     answers = list(_answers(options, engine))
     documents = [answer.document() for answer in answers]
@@ -68,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     return int(not any(answer.fits for answer in answers))
 
 
-def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
+def _for_rate(options: argparse.Namespace, asked: rate.Asked, engine: Engine) -> int:
     on_gpus = _on_gpus(options, engine)
     facts, shape = _served_model(options, engine)
     longer = asked.longest > aimed_context(facts, SizingInputs(shape=shape))
@@ -89,16 +87,16 @@ def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
             plans.append(found)
     plans = by_cost(plans)
     sending = plans if engine.can_transfer and not (shape.speculation or shape.kv_offload_gib or shape.adapters) else []
-    others = {one.gpu: one for plan in sending if (one := apart(facts, plan, asked, on_gpus, inputs))}
-    lines = (*rate_report(plans, asked, refused, plot=options.plot), *apart_lines([*others.values()], asked, facts))
+    others = {one.gpu: one for plan in sending if (one := rate.apart(facts, plan, asked, on_gpus, inputs))}
+    lines = rate.report(plans, asked, refused, plot=options.plot)
     apart_of = {kind: {"disaggregation": one.document(asked)} for kind, one in others.items()}
-    documents = [rate_document(plan, asked) | apart_of.get(plan.engine.offer.kind, {}) for plan in plans]
-    print_found(documents, options.output, lines)
+    documents = [rate.document(plan, asked) | apart_of.get(plan.engine.offer.kind, {}) for plan in plans]
+    print_found(documents, options.output, (*lines, *rate.apart_lines([*others.values()], asked, facts)))
     return int(not plans)
 
 
 def _offers(options: argparse.Namespace) -> Iterator[GpuOffer]:
-    by_kind = {named_gpus(name).kind: price for name, price in prices(options.price).items()}
+    by_kind = {named_gpus(name).kind: price for name, price in rate.prices(options.price).items()}
     for text in options.gpu or [f"{kind}:{LINKED_PER_NODE}" for kind in USUAL_KINDS]:
         offer = named_gpus(text)
         yield replace(offer, price=by_kind.get(offer.kind, offer.price))

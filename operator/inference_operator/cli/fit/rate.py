@@ -85,11 +85,7 @@ def document(plan: FleetPlan, asked: Asked) -> Manifest:
 
 
 def report(plans: Sequence[FleetPlan], asked: Asked, refused: Sequence[str], *, plot: bool) -> Iterator[str]:
-    """The table of each kind, the best and the runner-up in words, and the plot.
-
-    Args:
-        plans: the best first.
-    """
+    """The table of each kind, the best and the runner-up in words, and the plot; the first plan is the best."""
     if plans:
         yield from table([HEAD, *(_row(plan, asked) for plan in plans)])
         yield from _in_words(plans, asked)

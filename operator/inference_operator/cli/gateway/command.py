@@ -72,23 +72,19 @@ async def values_of(cluster: KubeCluster, namespace: str, gateway: str) -> Mappi
     return listed(str(mapping(held or {}, "data").get(ADVERTISED, "")))
 
 
-class NoGatewayError(Exception):
-    """No gateway is before a service; the message says why."""
-
-
-async def gateway_before(cluster: KubeCluster, service: Key, model: str) -> Gateway:
-    """The first gateway by name whose requests for a model all go to a service; raises `NoGatewayError`."""
+async def gateway_before(cluster: KubeCluster, service: Key, model: str) -> tuple[Gateway | None, str]:
+    """The first gateway by name whose requests for a model all go to a service, or why there is none."""
     try:
         for gateway in await gateways_of(cluster, service.namespace):
             values = await values_of(cluster, service.namespace, gateway.key.name)
             if holder_of(values.get(model, "")) == service.name:
-                return gateway
-    except NotFoundError as error:
-        raise NoGatewayError("this cluster has no ModelGateways.") from error
-    except ForbiddenError as error:
+                return gateway, ""
+    except NotFoundError:
+        return None, "this cluster has no ModelGateways."
+    except ForbiddenError:
         rights = "you need the rights to list modelgateways and to get configmaps"
-        raise NoGatewayError(f"{rights} in the namespace `{service.namespace}`.") from error
-    raise NoGatewayError(f"no ModelGateway sends all requests for `{model}` to {service.name}.")
+        return None, f"{rights} in the namespace `{service.namespace}`."
+    return None, f"no ModelGateway sends all requests for `{model}` to {service.name}."
 
 
 def answerers(value: str) -> str:

@@ -2,69 +2,19 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.files import read_objects
-from inference_operator.cli.import_.containers import is_vllm, put_model, take_container, take_pod
-from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject
-from inference_operator.cli.import_.readers import (
-    KSERVE_KIND,
-    KSERVE_VERSIONS,
-    KUBEAI_KIND,
-    KUBEAI_VERSION,
-    from_llm_inference_service,
-    from_model,
-)
+from inference_operator.cli.import_.origin import ForeignObject
+from inference_operator.cli.import_.readers import KINDS, READERS, Reader
 from inference_operator.cli.output import manifests_text
 from inference_operator.cli.parser import EXIT_NOT_FOUND, EXIT_REFUSED, UsageError, harmless
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import DEPLOYMENT, Kind, Manifest, Ref
+from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import model_source
 from inference_operator.views.raw import mapping
-
-POD = ("spec", "template", "spec")
-
-
-def from_deployment(origin: ForeignObject) -> Draft:
-    """The draft of a Deployment.
-
-    Raises:
-        UsageError: no container runs vLLM.
-    """
-    draft = Draft()
-    containers = origin.look(list, *POD, "containers") or []
-    index = next((at for at, one in enumerate(containers) if isinstance(one, dict) and is_vllm(one)), None)
-    if index is None:
-        raise UsageError("no container of it runs vLLM.")
-    draft.put("engine.kind", "VLLM")
-    draft.put("replicas", origin.take(int, "spec", "replicas"))
-    found = take_container(origin, draft, (*POD, "containers", index), POD)
-    take_pod(origin, draft, POD)
-    if found is not None:
-        put_model(draft, found.model, "spec.template.spec.containers")
-    for part in ("selector", "strategy", "revisionHistoryLimit", "progressDeadlineSeconds", "minReadySeconds"):
-        origin.leave(OPERATOR_SETS, "spec", part)
-    for at in range(len(containers)):
-        if at != index:
-            origin.leave("write it into `spec.podTemplate.sidecars` by hand.", *POD, "containers", at)
-    origin.leave("write them into `spec.podTemplate` by hand, if something needs them.", "spec", "template", "metadata")
-    return draft
-
-
-Reader = Callable[[ForeignObject], Draft]
-READERS: Mapping[tuple[str, str], Reader] = {
-    (KUBEAI_VERSION, KUBEAI_KIND): from_model,
-    (DEPLOYMENT.api_version, DEPLOYMENT.name): from_deployment,
-    **{(version, KSERVE_KIND): from_llm_inference_service for version in KSERVE_VERSIONS},
-}
-KINDS: Mapping[str, Sequence[Kind]] = {
-    "model": [Kind(KUBEAI_VERSION, KUBEAI_KIND)],
-    "deployment": [DEPLOYMENT],
-    "llminferenceservice": [Kind(version, KSERVE_KIND) for version in sorted(KSERVE_VERSIONS, reverse=True)],
-}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -103,7 +103,8 @@ def put_arguments(draft: Draft, words: Sequence[str]) -> ImportedArguments:
     return found
 
 
-def take_pod(origin: ForeignObject, draft: Draft, pod: Path) -> None:
+def take_pod(origin: ForeignObject, draft: Draft, pod: Path, engine: int | None) -> None:
+    """Take over a pod but its containers; those besides the engine's are left."""
     for part in SCHEDULING:
         kind: type[object] = str if part.endswith("Name") else object
         draft.put(f"scheduling.{part}", origin.take(kind, *pod, part))
@@ -117,6 +118,9 @@ def take_pod(origin: ForeignObject, draft: Draft, pod: Path) -> None:
     for part in POD_SET_BY_OPERATOR:
         origin.leave(OPERATOR_SETS, *pod, part)
     origin.leave("write them into `spec.podTemplate.initContainers` by hand.", *pod, "initContainers")
+    for at in range(len(origin.look(list, *pod, "containers") or ())):
+        if at != engine:
+            origin.leave("write it into `spec.podTemplate.sidecars` by hand.", *pod, "containers", at)
 
 
 def put_model(draft: Draft, model: str, where: str) -> None:

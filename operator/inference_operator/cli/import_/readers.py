@@ -1,4 +1,4 @@
-"""A Model of KubeAI, and an LLMInferenceService of KServe, as InferenceDeployments.
+"""A Model of KubeAI, an LLMInferenceService of KServe, and a Deployment that runs vLLM, as InferenceDeployments.
 
 Fields are those of kubeai-project/kubeai v0.23, api/k8s/v1/model_types.go; and of kserve/kserve of August 2026,
 pkg/apis/serving/v1alpha1/llm_inference_service_types.go, and of the same file of v1alpha2.
@@ -6,11 +6,13 @@ pkg/apis/serving/v1alpha1/llm_inference_service_types.go, and of the same file o
 
 import re
 import shlex
+from collections.abc import Callable, Mapping, Sequence
 
-from inference_operator.cli.import_.containers import put_arguments, take_container, take_pod
+from inference_operator.cli.import_.containers import is_vllm, put_arguments, put_model, take_container, take_pod
 from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject
 from inference_operator.cli.parser import UsageError
 from inference_operator.hardware.kinds import kind_named
+from inference_operator.manifest import DEPLOYMENT, Kind
 
 KUBEAI_VERSION, KUBEAI_KIND = "kubeai.org/v1", "Model"
 KUBEAI_SCHEMES = ("hf://", "s3://", "pvc://")
@@ -27,11 +29,7 @@ LEFT_OF_KUBEAI = {
 
 
 def from_model(origin: ForeignObject) -> Draft:
-    """The draft of a Model.
-
-    Raises:
-        UsageError: its engine or its model's URL has no counterpart.
-    """
+    """Raises `UsageError` if its engine or its model's URL has no counterpart."""
     draft = Draft()
     engine = origin.take(str, "spec", "engine")
     if engine != "VLLM":
@@ -153,11 +151,7 @@ LEFT = {
 
 
 def from_llm_inference_service(origin: ForeignObject) -> Draft:
-    """The draft of an LLMInferenceService.
-
-    Raises:
-        UsageError: its model's URI has no counterpart.
-    """
+    """Raises `UsageError` if its model's URI has no counterpart."""
     draft = Draft()
     uri = origin.take(str, "spec", "model", "uri") or ""
     if not uri.startswith(KSERVE_SCHEMES):
@@ -186,8 +180,8 @@ def from_llm_inference_service(origin: ForeignObject) -> Draft:
 def _pod(origin: ForeignObject, draft: Draft) -> None:
     containers = origin.look(list, *POD, "containers") or []
     names = [one.get("name") if isinstance(one, dict) else None for one in containers]
-    if MAIN in names:
-        index = names.index(MAIN)
+    index = names.index(MAIN) if MAIN in names else None
+    if index is not None:
         found = take_container(origin, draft, (*POD, "containers", index), POD)
         if found and found.model and not found.model.startswith("/"):
             draft.notes.append(("argument --model", "`spec.model.uri` was taken instead."))
@@ -200,10 +194,7 @@ def _pod(origin: ForeignObject, draft: Draft) -> None:
                 draft.notes.append((f"variable {ADDED}", "its quotes do not match: write `spec.engine.args` by hand."))
     if draft.spec["engine"].get("env") == []:
         del draft.spec["engine"]["env"]
-    take_pod(origin, draft, POD)
-    for at, name in enumerate(names):
-        if name != MAIN:
-            origin.leave("write it into `spec.podTemplate.sidecars` by hand.", *POD, "containers", at)
+    take_pod(origin, draft, POD, index)
 
 
 def _adapters(origin: ForeignObject, draft: Draft, uri: str) -> None:
@@ -222,3 +213,38 @@ def _adapters(origin: ForeignObject, draft: Draft, uri: str) -> None:
     draft.put("engine.adapterSlots", origin.take(int, *lora, "maxAdapters"))
     if adapters or uri.startswith("s3://"):
         draft.spec.setdefault("cache", {})
+
+
+POD_OF_DEPLOYMENT = ("spec", "template", "spec")
+
+
+def from_deployment(origin: ForeignObject) -> Draft:
+    """Raises `UsageError` if no container runs vLLM."""
+    draft = Draft()
+    containers = origin.look(list, *POD_OF_DEPLOYMENT, "containers") or []
+    index = next((at for at, one in enumerate(containers) if isinstance(one, dict) and is_vllm(one)), None)
+    if index is None:
+        raise UsageError("no container of it runs vLLM.")
+    draft.put("engine.kind", "VLLM")
+    draft.put("replicas", origin.take(int, "spec", "replicas"))
+    found = take_container(origin, draft, (*POD_OF_DEPLOYMENT, "containers", index), POD_OF_DEPLOYMENT)
+    take_pod(origin, draft, POD_OF_DEPLOYMENT, index)
+    if found is not None:
+        put_model(draft, found.model, "spec.template.spec.containers")
+    for part in ("selector", "strategy", "revisionHistoryLimit", "progressDeadlineSeconds", "minReadySeconds"):
+        origin.leave(OPERATOR_SETS, "spec", part)
+    origin.leave("write them into `spec.podTemplate` by hand, if something needs them.", "spec", "template", "metadata")
+    return draft
+
+
+Reader = Callable[[ForeignObject], Draft]
+READERS: Mapping[tuple[str, str], Reader] = {
+    (KUBEAI_VERSION, KUBEAI_KIND): from_model,
+    (DEPLOYMENT.api_version, DEPLOYMENT.name): from_deployment,
+    **{(version, KSERVE_KIND): from_llm_inference_service for version in KSERVE_VERSIONS},
+}
+KINDS: Mapping[str, Sequence[Kind]] = {
+    "model": [Kind(KUBEAI_VERSION, KUBEAI_KIND)],
+    "deployment": [DEPLOYMENT],
+    "llminferenceservice": [Kind(version, KSERVE_KIND) for version in sorted(KSERVE_VERSIONS, reverse=True)],
+}

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.cluster_command import ClusterCommand, list_objects
+from inference_operator.cli.cluster_command import POLL_SECONDS, ClusterCommand, list_objects
 from inference_operator.cli.live_resource import engine_of
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
@@ -29,8 +29,6 @@ NOISE = re.compile(
     r"|\d{1,3}%\|[^|]*\|\s*\d"  # tqdm
     r"|\d{1,3}% Completed \|"
 )
-
-
 _HAPROXY = re.compile(r"^\[(?:NOTICE|WARNING|ALERT)\]\s+\(\d+\) : ")
 """Before a message on standard error (HAProxy 3.2, `src/errors.c`)."""
 _TWIN_LINES = 16
@@ -123,7 +121,6 @@ CAUSE_LINES = 500
 FIRST_LINES, MORE = 1_000, 8
 """Lines of the first reading of a log, and by what each next one is longer: most lines may be those of probes, which
 are left out before lines are counted."""
-POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +153,11 @@ def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
 
 
 def run(options: argparse.Namespace) -> int:
-    engines = options.engines or ENGINES
     if options.follow and options.output != "table":
         raise UsageError("--follow prints lines as they come: leave out --output.")
 
     async def read(cluster: KubeCluster, live: Manifest) -> int:
-        return await _Reader(cluster, options, resource(live), engines).run()
+        return await _Reader(cluster, options, resource(live), options.engines or ENGINES).run()
 
     return ClusterCommand(options).run_for(options.name, read)
 

@@ -30,7 +30,6 @@ def print_crd(options: argparse.Namespace) -> int:
 
 
 def print_policies(options: argparse.Namespace) -> int:
-    engines = options.engines or ENGINES
     if options.owner:
         found = administrator_policy(PolicyScope(options.namespace, options.name))
     elif options.operator:
@@ -43,17 +42,15 @@ def print_policies(options: argparse.Namespace) -> int:
         )
         found = operator_policies(operator)
     else:
-        found = writer_policies(engines.option_classes)
+        found = writer_policies((options.engines or ENGINES).option_classes)
     print(dump(found), end="")
     return 0
 
 
 PREFIX = "sk-"
 """The start of keys of the OpenAI API, by which secret scanners find leaked ones."""
-
 KEY_BYTES = 32
 """Random bytes of a key: as many as its SHA-256 has, so guessing is hopeless without a slow hash."""
-
 _USER = re.compile("[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 

@@ -81,11 +81,7 @@ DEFAULT_MANAGER = "kubectl"
 
 
 async def stored_edit(cluster: KubeCluster, document: Manifest, live: Manifest | None) -> Manifest:
-    """The resource after an apply of a file.
-
-    Raises:
-        RejectedError: the API server refuses it, or the user has no right to patch.
-    """
+    """The resource after an apply of a file; raises `RejectedError` if it is refused, or the user may not patch."""
     kind, meta = INFERENCE_DEPLOYMENT, document["metadata"]
     ref = Ref(kind, meta["namespace"], meta["name"])
     before = last_applied(live)

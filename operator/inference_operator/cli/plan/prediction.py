@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.operator_settings import FoundSettings
 from inference_operator.cli.parser import EXIT_FORBIDDEN, UsageError
 from inference_operator.controller.cache import Cache
@@ -40,8 +41,6 @@ from inference_operator.views.raw import mapping
 MOST_ROUNDS = 5
 """A resource that has not settled after so many rounds waits for pods or Jobs."""
 _OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "ownerReferences")
-_NEW_UID = "00000000-0000-0000-0000-000000000000"
-"""Placeholder for the uid that the API server gives to a new object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def _after(children: Mapping[Ref, Manifest], due: list[Change]) -> Mapping[Ref, 
 
 def _applied(live: Manifest | None, change: Apply) -> Manifest:
     """An object after an apply: what was desired of it, and what the API server and controllers have added."""
-    added = live or {"metadata": {"uid": _NEW_UID, "ownerReferences": [change.owner.reference]}}
+    added = live or {"metadata": {"uid": UNKNOWN_UID, "ownerReferences": [change.owner.reference]}}
     given = {name: added["metadata"][name] for name in _OF_THE_SERVER if name in added["metadata"]}
     status = {"status": added["status"]} if "status" in added else {}
     return {**change.manifest, **status, "metadata": {**change.manifest["metadata"], **given}}
@@ -119,11 +118,7 @@ _OF_LOOKUPS: Mapping[type[Lookup], str] = {
 async def live_inputs(
     cluster: KubeCluster, live: Manifest, operator: FoundSettings, engines: EngineRegistry, *, now: datetime
 ) -> tuple[Inputs, tuple[str, ...]]:
-    """The observations about a resource, and sentences about what is assumed where the user may not read.
-
-    Raises:
-        UsageError: the user may not read the children.
-    """
+    """The observations, and what is assumed where the user may not read; raises `UsageError` if those are children."""
     key = Key(live["metadata"]["namespace"], live["metadata"]["name"])
     cache, notes = Cache(operator.settings, engines), list(operator.notes)
     cache.put(live)

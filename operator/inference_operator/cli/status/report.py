@@ -212,7 +212,3 @@ def _scaling(found: Resource, at: datetime) -> Iterator[str]:
 def _of(role: RoleStatus) -> str:
     """What a line about a role of several begins with."""
     return f"{role.name}: " if role.name else ""
-
-
-def event_age(event: LiveEvent, at: datetime) -> str:
-    return words_of(seconds_since(timestamp(event.at), at))

@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from inference_operator.cli.parser import harmless
-from inference_operator.cli.status.listing import words_of
-from inference_operator.cli.status.report import PodLine, StatusReport, Traffic, event_age
+from inference_operator.cli.status.listing import seconds_since, words_of
+from inference_operator.cli.status.report import PodLine, StatusReport, Traffic
 from inference_operator.sentences import counted
+from inference_operator.views.raw import timestamp
 
 UNBOUND_COLUMNS = 1000
 """Width of lines that no terminal shows: programs read them, so nothing is wrapped."""
@@ -72,7 +73,7 @@ def _blocks(report: StatusReport, at: datetime) -> Iterator[RenderableType]:
     if report.adapters:
         yield from _table(("ADAPTER", "PHASE", "ENGINES", "MESSAGE"), (map(Text, row) for row in report.adapters))
     if report.events:
-        rows = ((event_age(one, at), one.reason, one.note) for one in report.events)
+        rows = ((words_of(seconds_since(timestamp(one.at), at)), one.reason, one.note) for one in report.events)
         yield from _table(("AGO", "EVENT", "NOTE"), (map(Text, row) for row in rows))
 
 

@@ -16,15 +16,9 @@ import yaml
 
 from inference_operator import __version__
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, list_objects, live_of
+from inference_operator.cli.doctor import HUB, kinds
 from inference_operator.cli.doctor.command import findings
-from inference_operator.cli.doctor.facts import (
-    CLUSTER_KINDS,
-    LABELLED_KINDS,
-    ClusterFacts,
-    Unseen,
-    labels_of,
-    name_of,
-)
+from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, labels_of, name_of
 from inference_operator.cli.doctor.probe import probe_pod
 from inference_operator.cli.doctor.reading import ClusterReader
 from inference_operator.cli.output import print_found, table
@@ -66,11 +60,7 @@ def packed(members: Sequence[BundleFile], folder: str) -> bytes:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner may read.
-
-    Raises:
-        UsageError: it exists, or cannot be written.
-    """
+    """Write a new file that only its owner may read; raises `UsageError` if it exists, or cannot be written."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READABLE_BY_OWNER)
     except FileExistsError as error:
@@ -102,16 +92,14 @@ class BundleReader:
     _unseen: list[str] = field(default_factory=list)
 
     async def members(self) -> Sequence[BundleFile]:
-        facts = await ClusterReader(self._cluster, self._namespace).facts(
-            lambda seen: probe_pod(seen, "https://huggingface.co")
-        )
+        facts = await ClusterReader(self._cluster, self._namespace).facts(lambda seen: probe_pod(seen, HUB))
         self._add("versions.txt", f"infd {__version__}\nKubernetes {facts.version}\n")
         found = [asdict(one) for one in findings(facts, self._engines)]
         self._add("doctor.json", json.dumps([shown_object(one) for one in found], indent=2))
         await self._resources()
         await self._operator(facts)
         self._nodes(facts)
-        missing = [one.right for one in map(facts.of, CLUSTER_KINDS) if isinstance(one, Unseen)]
+        missing = [one.right for one in map(facts.of, kinds.OF_CLUSTER) if isinstance(one, Unseen)]
         self._add("unseen.txt", "\n".join(dict.fromkeys([*self._unseen, *missing])))
         return sorted(self._members, key=lambda one: one.path)
 
@@ -137,7 +125,7 @@ class BundleReader:
         for one in await self._list(INFERENCE_DEPLOYMENT, self._namespace):
             if self._name in {"", name_of(one)}:
                 self._dump(f"resources/{name_of(one)}.yaml", one)
-        for kind in LABELLED_KINDS:
+        for kind in kinds.LABELLED:
             for one in await self._list(kind, self._namespace, selector):
                 if not (kind == CONFIG_MAP and labels_of(one).get(COMPONENT_LABEL) == PROGRAM):
                     self._dump(f"objects/{kind.name.lower()}-{name_of(one)}.yaml", one)
@@ -207,7 +195,6 @@ def _is_about(event: Manifest, name: str) -> bool:
 
 
 def run(options: argparse.Namespace) -> int:
-    engines = options.engines or ENGINES
     may_ask = sys.stdin.isatty() and sys.stdout.isatty()
     if not (options.yes or options.dry_run or may_ask):
         raise UsageError("Without a terminal, add --yes to write, or --dry-run to see the list.")
@@ -215,7 +202,8 @@ def run(options: argparse.Namespace) -> int:
     async def read(cluster: KubeCluster) -> Sequence[BundleFile]:
         if options.name:
             await live_of(cluster, options.namespace, options.name)
-        return await BundleReader(cluster, options.namespace, options.name, engines).members()
+        reader = BundleReader(cluster, options.namespace, options.name, options.engines or ENGINES)
+        return await reader.members()
 
     members = ClusterCommand(options).run(read)
     stem = f"infd-support-{options.namespace}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"

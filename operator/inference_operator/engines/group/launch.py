@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from inference_operator.engines.process import GroupMember, Timeouts
+from inference_operator.engines.process import HEALTH_PORT, READY_FAILURES, READY_PERIOD_SECONDS, GroupMember, Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, program_command
 from inference_operator.text_tables import text_of
 
@@ -18,16 +18,9 @@ MEMBER_VARIABLES = (RANK_VARIABLE, SERVICE_VARIABLE, NAME_VARIABLE, ADDRESS_VARI
 
 CONTROL_PORT = 29510
 """Port on which a leader waits for its workers: below the ephemeral ports, which engines use among themselves."""
-HEALTH_PORT = 8002
-"""Port of a member's probes and state, next to those of an engine and of its adapters."""
-READY_PATH, LIVE_PATH = "/ready", "/live"
 
 SILENCE_SECONDS = 10
 """Without a heartbeat a member counts as gone. A busy node delays one by a second or two."""
-READY_PERIOD_SECONDS = 1
-"""The shortest period of a probe. Until some have failed, routers send requests to a leader whose group is over."""
-READY_FAILURES = 2
-"""One lost probe takes no group out of the Service."""
 UNREADY_SECONDS = READY_FAILURES * READY_PERIOD_SECONDS + 1
 """From the begin of a drain until its leader is no endpoint any more. In an engine of one pod, the deletion that begins
 the drain does that too."""
@@ -83,16 +76,7 @@ class GroupedEngine:
 
 
 def group_member(nodes: int) -> GroupMember | None:
-    if nodes == 1:
-        return None
-    return GroupMember(
-        nodes,
-        HEALTH_PORT,
-        ready_path=READY_PATH,
-        ready_period=READY_PERIOD_SECONDS,
-        ready_failures=READY_FAILURES,
-        live_path=LIVE_PATH,
-    )
+    return GroupMember(nodes) if nodes > 1 else None
 
 
 def group_command(command: Sequence[str], engine: GroupedEngine, nodes: int, timeouts: Timeouts) -> tuple[str, ...]:

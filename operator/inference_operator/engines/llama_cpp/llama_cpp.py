@@ -95,14 +95,11 @@ class LlamaCpp(Engine):
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
         defaults = {**self.environment, options.PRE_STOP_VARIABLE: PRE_STOP}
-        arguments = (*_options(spec, plan), f"--host={at.host}", f"--port={self.port}", *spec.args)
+        model = (f"--model={served.folder}/{plan.model_file}", f"--alias={served.name}")
+        address = (f"--host={at.host}", f"--port={self.port}")
         return EngineProcess(
             command=(),
-            args=(
-                *options.separated(
-                    (f"--model={served.folder}/{plan.model_file}", f"--alias={served.name}", *arguments)
-                ),
-            ),
+            args=tuple(options.separated((*model, *_options(spec, plan), *address, *spec.args))),
             env=with_defaults(spec.env, defaults),
             port=self.port,
             max_concurrency=_sizes(plan).slots,

@@ -48,15 +48,13 @@ class Sizes:
 
     @classmethod
     def of(cls, shape: Shape, context: int, slots: int) -> "Sizes":
-        return cls(shape.context or context, shape.max_num_seqs or slots, batch_of(shape.max_num_batched_tokens))
+        return cls(
+            shape.context or context, shape.max_num_seqs or slots, min(shape.max_num_batched_tokens or BATCH, BATCH)
+        )
 
     @property
     def cached_tokens(self) -> int:
         return self.slots * math.ceil(self.context / PADDING) * PADDING
-
-
-def batch_of(asked: int | None) -> int:
-    return min(asked or BATCH, BATCH)
 
 
 def token_bytes(facts: ModelFacts) -> int:

@@ -81,7 +81,6 @@ CLASSES = OPTIONS.classes(MANAGED_VARIABLES, own_prefix=OWN_VARIABLES)
 
 
 def refusal_of_own_variables(env: Sequence[EnvironmentVariable]) -> Refusal | None:
-    """The refusal of the first variable that stands for an option, or None."""
     for variable in env:
         if variable.name.startswith(OWN_VARIABLES):
             field, problem = f"spec.engine.env[{variable.name}]", f"`{variable.name}` stands for an option."

@@ -97,7 +97,6 @@ def reserve_gib(facts: ModelFacts, shape: Shape, memory_gib: float) -> float:
 
 
 def cache_gib(fraction: float, free_before: float, weights: float) -> float:
-    """The KV cache of one GPU."""
     return fraction * free_before - weights
 
 

@@ -32,7 +32,7 @@ from inference_operator.engines.model_access import (
 )
 from inference_operator.engines.options import rules_of
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ProbeRequest, ServedModel, Timeouts
-from inference_operator.engines.programs import GPU_CHECK, GPU_CHECK_SOURCE, checked_start, program_command
+from inference_operator.engines.programs import CHECK_PROGRAMS, checked_start, program_command
 from inference_operator.engines.sglang import memory, options
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS, LOAD, SERIES, engine_sample
 from inference_operator.engines.sglang.options import COMPILED, HOME, IMAGE, VERSION, gpu_needs
@@ -54,7 +54,7 @@ ERRORS = known_errors(__package__, "errors")
 
 NO_PREFIX_CACHE = "--disable-radix-cache"
 LAUNCH = "launch"
-PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, LAUNCH: text_of(__package__, "launch.py")}
+PROGRAMS = {**CHECK_PROGRAMS, LAUNCH: text_of(__package__, "launch.py")}
 PORT = 8000
 IDLE_SECONDS = 3600
 """How long the server keeps an idle connection: as long as a request of a client may take."""
@@ -131,6 +131,7 @@ class SGLang(Engine):
         return memory.SGLangOnGpus(offer, reported_gib)
 
     def shape(self, spec: EngineSpec) -> Shape:
+        drafts = Speculation(0, unknown="SGLang's speculative decoding")
         return replace(
             Engine.shape(self, spec),
             utilization=spec.gpu_memory_utilization,
@@ -140,9 +141,7 @@ class SGLang(Engine):
             attention_groups=options.attention_groups(spec.args),
             expert_parallel=options.divides_experts(spec.args),
             cpu_offload_gib=float(spec.cpu_offload_gib),
-            speculation=Speculation(0, unknown="SGLang's speculative decoding")
-            if options.has_drafts(spec.args)
-            else None,
+            speculation=drafts if options.has_drafts(spec.args) else None,
         )
 
     def image(self, device: Device, settings: Settings) -> str:

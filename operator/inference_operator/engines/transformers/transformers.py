@@ -20,15 +20,7 @@ from inference_operator.engines.model_access import (
 )
 from inference_operator.engines.options import ClosedOptions, rules_of
 from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
-from inference_operator.engines.programs import (
-    GPU_CHECK,
-    GPU_CHECK_SOURCE,
-    KEY_FILE,
-    KEY_PROGRAM,
-    KEY_SOURCE,
-    checked_start,
-    program_command,
-)
+from inference_operator.engines.programs import CHECK_PROGRAMS, KEY_FILE, KEY_PROGRAMS, checked_start, program_command
 from inference_operator.engines.start_log import known_errors, phases_of
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
@@ -56,7 +48,7 @@ CLASSES = OPTIONS.classes(MANAGED)
 BATCHING = ("--continuous-batching", "--attn-implementation=sdpa")
 """Options of continuous batching. Another attention could be a kernel of the hub, which is code."""
 SERVER = "server"
-PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, SERVER: text_of(__package__, "server_program.py")}
+PROGRAMS = {**CHECK_PROGRAMS, SERVER: text_of(__package__, "server_program.py")}
 PORT = 8000
 IDLE_SECONDS = 3600
 """How long the server keeps an idle connection: as long as a request of a client may take."""
@@ -119,16 +111,11 @@ class Transformers(Engine):
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
+        key = (f"key={KEY_FILE}",) if at.asks_for_key else ()
         options = (*_options(spec, plan), f"--host={at.host}", f"--port={self.port}", *spec.args)
         return EngineProcess(
             command=checked_start(program_command(SERVER, has_packages=True, starts_another=at.asks_for_key), plan),
-            args=(
-                served.model,
-                *_limits(plan, served),
-                *((f"key={KEY_FILE}",) if at.asks_for_key else ()),
-                "--",
-                *options,
-            ),
+            args=(served.model, *_limits(plan, served), *key, "--", *options),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             port=self.port,
             max_concurrency=_sequences(plan),
@@ -137,7 +124,7 @@ class Transformers(Engine):
             lists_models=False,
             writable=self.writable,
             startup_seconds=timeouts.startup,
-            programs={**PROGRAMS, **({KEY_PROGRAM: KEY_SOURCE} if at.asks_for_key else {})},
+            programs={**PROGRAMS, **(KEY_PROGRAMS if at.asks_for_key else {})},
             pre_stop_seconds=timeouts.dns_staleness,
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
         )

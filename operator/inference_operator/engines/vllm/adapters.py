@@ -29,10 +29,6 @@ def adapter_programs(spec: EngineSpec) -> Mapping[str, str]:
     return {LOADER: _SOURCE} if spec.adapter_slots else {}
 
 
-def adapter_variables(spec: EngineSpec) -> Mapping[str, str]:
-    return {RUNTIME_ADAPTERS: "1"} if spec.adapter_slots else {}
-
-
 def adapter_loader(
     spec: EngineSpec, port: int, member: GroupMember | None = None, *, key_file: str = ""
 ) -> AdapterLoader | None:

@@ -39,7 +39,6 @@ def advisories_of(image: str) -> tuple[str, ...]:
 
 
 def notice_of_advisories(image: str) -> str:
-    """A notice about the known advisories of an image's version; empty if there are none."""
     advisories = advisories_of(image)
     if not advisories:
         return ""

@@ -23,13 +23,13 @@ from inference_operator.engines.vllm.options import (
     written_option,
 )
 from inference_operator.engines.vllm_image import version_of_image
+from inference_operator.models.source import COMMIT, HUB_SCHEME
 
 DOWNLOAD_DIR = "--download-dir"
 REVISION, TOKENIZER, TOKENIZER_REVISION = "--revision", "--tokenizer", "--tokenizer-revision"
 CODE_REVISION = "--code-revision"
 CACHE_ROOT = "VLLM_CACHE_ROOT"
-_HUB, _IMAGE, _DIGEST = "hf://", "oci://", "@sha256:"
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_IMAGE, _DIGEST = "oci://", "@sha256:"
 _OPTION = re.compile(r"--[A-Za-z][\w-]{0,63}|-[A-Za-z]", re.ASCII)
 
 
@@ -69,7 +69,7 @@ Set it to a commit with 40 hexadecimal digits.
     if not any(flags.REMOTE_CODE in resolve_option(option) for option in options):
         return None
     runs, cure = f"`{flags.REMOTE_CODE}` runs code of", "Set it to a commit with 40 hexadecimal digits."
-    if model.source.startswith(_HUB) and not _COMMIT.fullmatch(model.revision or ""):
+    if model.source.startswith(HUB_SCHEME) and not COMMIT.fullmatch(model.revision or ""):
         branch = f"the branch or tag `{model.revision}`" if model.revision else "its default branch"
         problem = f"{runs} the repository, and {branch} can change."
         return Refusal(Reason.INVALID_SPEC, "spec.model.revision", problem, cure)
@@ -77,13 +77,13 @@ Set it to a commit with 40 hexadecimal digits.
         problem, named = f"{runs} the image, and its tag can change.", f"Name the image with its digest, `{_DIGEST}…`."
         return Refusal(Reason.INVALID_SPEC, "spec.model.source", problem, named)
     tokenizer = value_of(args, TOKENIZER) or ""
-    of_model = tokenizer.startswith("/") or tokenizer in ("", model.source.removeprefix(_HUB))
-    if not of_model and not _COMMIT.fullmatch(value_of(args, TOKENIZER_REVISION) or ""):
+    of_model = tokenizer.startswith("/") or tokenizer in ("", model.source.removeprefix(HUB_SCHEME))
+    if not of_model and not COMMIT.fullmatch(value_of(args, TOKENIZER_REVISION) or ""):
         problem = f"{runs} `{TOKENIZER}` too, and without `{TOKENIZER_REVISION}` or with a branch it can change."
         return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
     for option in (TOKENIZER_REVISION, CODE_REVISION):
         chosen = value_of(args, option)
-        if chosen is not None and not _COMMIT.fullmatch(chosen):
+        if chosen is not None and not COMMIT.fullmatch(chosen):
             problem = f"{runs} the repository, and the branch or tag in `{option}` can change."
             return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
     return None
@@ -236,7 +236,6 @@ def refusal_of_traces(args: Sequence[str]) -> Refusal | None:
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is an http or https URL with a host."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

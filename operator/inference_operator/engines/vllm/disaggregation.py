@@ -6,7 +6,6 @@ steps is a middleware of the decode engine (`disaggregation_program.py`).
 
 import json
 from collections.abc import Sequence
-from importlib.resources import files
 from math import ceil
 
 from inference_operator.api.engine import EngineSpec
@@ -24,9 +23,10 @@ from inference_operator.engines.vllm.memory import version_of
 from inference_operator.engines.vllm.memory_flags import TRANSFER
 from inference_operator.engines.vllm.options import resolve_option, value_of, written_option
 from inference_operator.engines.vllm_image import version_of_image
+from inference_operator.text_tables import text_of
 
 TRANSFER_PROGRAM = "disaggregation"
-_SOURCE = files(__package__).joinpath("disaggregation_program.py").read_text(encoding="utf-8")
+_SOURCE = text_of(__package__, "disaggregation_program.py")
 _MIDDLEWARE = "inference_operator_disaggregation.Disaggregation"
 """The middleware's class, as the started command can import it."""
 

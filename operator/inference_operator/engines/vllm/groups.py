@@ -16,7 +16,7 @@ from inference_operator.engines.group.launch import MEMBER_VARIABLES, GroupedEng
 from inference_operator.engines.process import Timeouts
 from inference_operator.engines.vllm.memory_flags import EXPERT_PARALLEL
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
-from inference_operator.engines.vllm.options import given_options, is_on
+from inference_operator.engines.vllm.options import given_options, is_given, is_on
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import ParallelSizes
 
@@ -32,14 +32,15 @@ BACKEND_OPTION, BACKEND = "--distributed-executor-backend", "mp"
 and with other values a pod would run no processes for its GPUs."""
 
 
-def grouped(
-    command: Sequence[str], plan: Plan, timeouts: Timeouts, *, port: int, health_path: str, stop_seconds: int
-) -> tuple[str, ...]:
+HEALTH_PATH = "/health"
+
+
+def grouped(command: Sequence[str], plan: Plan, timeouts: Timeouts, *, port: int, stop_seconds: int) -> tuple[str, ...]:
     if plan.parallel.nodes == 1:
         return tuple(command)
     metrics = (REQUESTS_RUNNING, REQUESTS_WAITING)
     leader = (*LEADER_ARGS, *((ONE_API_SERVER,) if plan.parallel.data > 1 else ()))
-    engine = GroupedEngine(port, health_path, metrics, stop_seconds, leader, WORKER_ARGS, HOST_IP)
+    engine = GroupedEngine(port, HEALTH_PATH, metrics, stop_seconds, leader, WORKER_ARGS, HOST_IP)
     return group_command(command, engine, plan.parallel.nodes, timeouts)
 
 
@@ -67,7 +68,7 @@ def data_arguments(parallel: ParallelSizes) -> Iterator[str]:
 
 def refusal_of_own_batches(spec: EngineSpec) -> Refusal | None:
     """The refusal of arguments that divide each expert over all data parallel ranks, or None."""
-    if not any(given_options(spec.args, EXPERT_PARALLEL)) or is_on(spec.args, EXPERT_PARALLEL):
+    if not is_given(spec.args, EXPERT_PARALLEL) or is_on(spec.args, EXPERT_PARALLEL):
         return None
     problem = f"`{EXPERT_PARALLEL}` is off, and `spec.parallelism.data` needs it."
     return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, "Remove the argument.")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from inference_operator.api.engine import MAX_TOKENS, EngineSpec, RopeScalingSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.vllm.options import given_options
+from inference_operator.engines.vllm.options import is_given
 from inference_operator.models.context import PER_LAYER
 from inference_operator.models.facts import ModelFacts
 
@@ -40,11 +40,7 @@ def _original(facts: ModelFacts, scaling: RopeScalingSpec) -> int:
 
 
 def config_overrides(facts: ModelFacts, spec: EngineSpec) -> str:
-    """The fields of the model's config that vLLM must read in another way, as a JSON object; empty for none.
-
-    Args:
-        facts: the facts of the model itself, without the scaling.
-    """
+    """A JSON object of the config's fields that vLLM must read in another way, from facts without the scaling."""
     if (scaling := spec.rope_scaling) is None:
         return ""
     parameters: dict[str, float | str] = {**dict(facts.rope), "rope_type": YARN, "factor": scaling.factor}
@@ -60,7 +56,7 @@ def refusal_of_scaling(spec: EngineSpec, facts: ModelFacts) -> Refusal | None:
     scaling, parameters = spec.rope_scaling, dict(facts.rope)
     if scaling is None:
         return None
-    if any(True for _ in given_options(spec.args, HF_OVERRIDES)):
+    if is_given(spec.args, HF_OVERRIDES):
         return _refusal(f"`{HF_OVERRIDES}` in `spec.engine.args` replaces it.", "Use one of them.")
     if facts.has_vision or facts.uses_mla or facts.is_pooling:
         return _refusal("Only models that read and write text, without latent attention, have it.", "Remove it.")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from inference_operator.api.engine import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, DType, EngineSpec, KvCacheDType
 from inference_operator.api.engine_kind import EngineProfile
@@ -17,6 +16,7 @@ from inference_operator.engines.vllm.options import (
     configuration,
     given_options,
     int_value,
+    is_given,
     is_on,
     resolve_option,
     value_of,
@@ -24,6 +24,7 @@ from inference_operator.engines.vllm.options import (
 )
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.engines.vllm_image import version_of_image
+from inference_operator.models.config import whole_number
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
@@ -38,6 +39,7 @@ QUANTIZATION = "--quantization"
 KV_CACHE_DTYPE = "--kv-cache-dtype"
 KV_CACHE_BYTES = "--kv-cache-memory-bytes"
 LIMITS = "--limit-mm-per-prompt"
+PREFIX_CACHING = "--enable-prefix-caching"
 KV_OFFLOADING, TRANSFER = "--kv-offloading-size", "--kv-transfer-config"
 EXPERT_PARALLEL = "--enable-expert-parallel"
 ENABLE_EPLB, ONE_CACHE_KIND = "--enable-eplb", "--disable-hybrid-kv-cache-manager"
@@ -60,12 +62,8 @@ PERFORMANCE_MODE_SINCE = (0, 32)
 """The first version that is known to have it. `throughput` doubles the default batches that no argument sets (0.32.0,
 `config/vllm.py`, `engine/arg_utils.py`)."""
 _MODES = {EngineProfile.THROUGHPUT: THROUGHPUT_MODE, EngineProfile.LATENCY: "interactivity"}
-ENABLE_LORA, MAX_LORAS, MAX_LORA_RANK, MAX_CPU_LORAS = (
-    "--enable-lora",
-    "--max-loras",
-    "--max-lora-rank",
-    "--max-cpu-loras",
-)
+ENABLE_LORA, MAX_LORAS, MAX_LORA_RANK = "--enable-lora", "--max-loras", "--max-lora-rank"
+MAX_CPU_LORAS = "--max-cpu-loras"
 KEPT_PER_SLOT = 4
 """Adapters in host memory for each slot. Those beyond them are read from the claim again when they are used."""
 MAX_ADAPTERS = 65_536
@@ -84,8 +82,8 @@ def shape_of(engine: EngineSpec) -> Shape:
 
     The memory of CUDA graphs is counted with `--enforce-eager` too: an engine then takes less than is counted.
     """
-    quantization = named_quantization(engine.quantization) if engine.quantization else None
-    shape = Shape(
+    args = engine.args
+    return Shape(
         context=engine.max_model_len,
         utilization=engine.gpu_memory_utilization,
         max_num_seqs=engine.max_num_seqs,
@@ -93,16 +91,22 @@ def shape_of(engine: EngineSpec) -> Shape:
         kv_cache_dtype=engine.kv_cache_dtype,
         dtype="" if engine.dtype is DType.AUTO else engine.dtype,
         element_bytes=ELEMENT_BYTES.get(engine.dtype),
-        quantization=quantization,
+        quantization=named_quantization(engine.quantization) if engine.quantization else None,
         cpu_offload_gib=float(engine.cpu_offload_gib),
-        video=engine.multimodal.video or given_limits(engine.args),
+        video=engine.multimodal.video or is_given(args, LIMITS),  # they may allow it
         kv_offload_gib=float(engine.kv_offload.gib) if engine.kv_offload else 0.0,
         kv_offload_auto=engine.kv_offload is not None and not engine.kv_offload.gib,
+        kv_cache_bytes=given_cache_bytes(args),
+        cache=_cache_options(args),
+        adapters=adapters_of(engine) if engine.adapter_slots else _adapters(args),
         speculation=speculation_of(engine.speculative),
         doubled_batches=performance_mode(engine) == THROUGHPUT_MODE,
+        whole_graphs=not (is_on(args, ENFORCE_EAGER) or any(value_of(args, flag) for flag in GRAPH_FLAGS)),
+        whole_encoder=whole_encoder(args),
+        expert_parallel=is_on(args, EXPERT_PARALLEL),
+        redundant_experts=_redundant_experts(args),
+        uncounted=_uncounted(args),
     )
-    adjusted = with_arguments(shape, engine.args)
-    return replace(adjusted, adapters=adapters_of(engine)) if engine.adapter_slots else adjusted
 
 
 def performance_mode(engine: EngineSpec) -> str:
@@ -112,20 +116,6 @@ def performance_mode(engine: EngineSpec) -> str:
     """
     version = version_of(version_of_image(engine.image)) if engine.image else LATEST
     return _MODES.get(engine.profile, "") if version and version >= PERFORMANCE_MODE_SINCE else ""
-
-
-def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
-    return replace(
-        shape,
-        expert_parallel=is_on(args, EXPERT_PARALLEL),
-        kv_cache_bytes=given_cache_bytes(args),
-        adapters=_adapters(args),
-        whole_graphs=not (is_on(args, ENFORCE_EAGER) or any(value_of(args, flag) for flag in GRAPH_FLAGS)),
-        whole_encoder=whole_encoder(args),
-        redundant_experts=_redundant_experts(args),
-        cache=_cache_options(args),
-        uncounted=_uncounted(args),
-    )
 
 
 def _redundant_experts(args: Sequence[str]) -> int:
@@ -138,20 +128,23 @@ def _redundant_experts(args: Sequence[str]) -> int:
         0
     """
     copies = configuration(args, "--eplb-config").get("num_redundant_experts")
-    whole = isinstance(copies, int) and not isinstance(copies, bool) and 0 < copies <= MOST_COPIES
-    return copies if is_on(args, ENABLE_EPLB) and whole and isinstance(copies, int) else 0
+    return whole_number(copies, MOST_COPIES) or 0 if is_on(args, ENABLE_EPLB) else 0
 
 
 def _cache_options(args: Sequence[str]) -> CacheOptions:
-    caching = [given.spelling for given in given_options(args, "--enable-prefix-caching")]
+    of_states = ELEMENT_BYTES.get(value_of(args, "--mamba-cache-dtype") or "")
     return CacheOptions(
         one_kind=is_on(args, ONE_CACHE_KIND),
         ranks=min(MOST_RANKS, max(1, int_value(args, "--decode-context-parallel-size") or 1)),
-        keeps_prefixes=not (caching and caching[-1].startswith("--no-")),
-        convolution_bytes=ELEMENT_BYTES.get(value_of(args, "--mamba-cache-dtype") or ""),
-        recurrent_bytes=ELEMENT_BYTES.get(value_of(args, "--mamba-ssm-cache-dtype") or "")
-        or ELEMENT_BYTES.get(value_of(args, "--mamba-cache-dtype") or ""),
+        keeps_prefixes=caches_prefixes(args),
+        convolution_bytes=of_states,
+        recurrent_bytes=ELEMENT_BYTES.get(value_of(args, "--mamba-ssm-cache-dtype") or "") or of_states,
     )
+
+
+def caches_prefixes(args: Sequence[str]) -> bool:
+    """Whether prefix caching is on, as it is by default for most models."""
+    return is_on([PREFIX_CACHING, *args], PREFIX_CACHING)
 
 
 def _uncounted(args: Sequence[str]) -> tuple[str, ...]:
@@ -175,10 +168,8 @@ def refusal_of_cache_options(facts: ModelFacts, args: Sequence[str]) -> Refusal 
     if is_on(args, ONE_CACHE_KIND) and facts.has_states:
         problem, cure = f"`{ONE_CACHE_KIND}` is not possible for a model whose layers keep states.", "Remove it."
     elif (size := int_value(args, BLOCK_SIZE)) and size % BLOCK_STEP:
-        problem, cure = (
-            f"No attention has blocks of {size} tokens.",
-            f"Set `{BLOCK_SIZE}` to a multiple of {BLOCK_STEP}.",
-        )
+        problem = f"No attention has blocks of {size} tokens."
+        cure = f"Set `{BLOCK_SIZE}` to a multiple of {BLOCK_STEP}."
     elif is_on(args, EXPERT_PARALLEL) and facts.experts is None and facts.model_type not in _WITH_DEFAULT_EXPERTS:
         problem, cure = f"`{EXPERT_PARALLEL}` is not possible for a model without experts.", "Remove it."
     elif is_on(args, ENABLE_EPLB) and not is_on(args, EXPERT_PARALLEL):
@@ -196,10 +187,8 @@ def adapters_of(engine: EngineSpec) -> Adapters:
         >>> slots.rank, slots.active, slots.kept
         (32, 4, 16)
     """
-    slots = engine.adapter_slots or 0
-    return _slots(
-        engine.args, rank=engine.max_adapter_rank or DEFAULT_ADAPTER_RANK, active=slots, kept=KEPT_PER_SLOT * slots
-    )
+    slots, rank = engine.adapter_slots or 0, engine.max_adapter_rank or DEFAULT_ADAPTER_RANK
+    return _slots(engine.args, rank=rank, active=slots, kept=KEPT_PER_SLOT * slots)
 
 
 def _adapters(args: Sequence[str]) -> Adapters | None:
@@ -288,17 +277,12 @@ def refusal_of_slots(engine: EngineSpec) -> Refusal | None:
 Remove it; list adapters in `spec.model.adapters`.
     """
     managed = (ENABLE_LORA, MAX_LORAS, MAX_LORA_RANK, MAX_CPU_LORAS, MODULES)
-    flag = next((flag for flag in managed if any(given_options(engine.args, flag))), None)
+    flag = next((flag for flag in managed if is_given(engine.args, flag)), None)
     if not engine.adapter_slots or flag is None:
         return None
     problem = f"`{flag}` is managed by the operator with `spec.engine.adapterSlots`."
     cure = "Remove it; list adapters in `spec.model.adapters`."
     return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, cure)
-
-
-def given_limits(args: Sequence[str]) -> bool:
-    """Whether the arguments limit the items of a prompt themselves; video then counts as allowed."""
-    return any(True for _ in given_options(args, LIMITS))
 
 
 def refusal_of_batches(engine: EngineSpec) -> Refusal | None:

@@ -100,6 +100,10 @@ def given_options(args: Sequence[str], option: str) -> Iterator[GivenOption]:
             yield GivenOption(index, spelling, name.partition(".")[2].replace("-", "_"), value)
 
 
+def is_given(args: Sequence[str], option: str) -> bool:
+    return any(given_options(args, option))
+
+
 def value_of(args: Sequence[str], option: str) -> str | None:
     """The value of an option; None if there is none.
 

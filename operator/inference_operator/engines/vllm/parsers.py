@@ -7,7 +7,7 @@ its registries (`vllm/tool_parsers/__init__.py`, `vllm/reasoning/__init__.py`), 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inference_operator.api.engine import EngineSpec
@@ -15,7 +15,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.process import Parsers
 from inference_operator.engines.vllm.arguments import has_known_options
-from inference_operator.engines.vllm.options import VERSION, given_options
+from inference_operator.engines.vllm.options import VERSION, is_given
 from inference_operator.text_tables import rows
 
 AUTO, NONE = "Auto", "None"
@@ -67,11 +67,11 @@ def parser_arguments(engine: EngineSpec, auto: Parsers) -> Iterator[str]:
     """The arguments for the parsers of the spec, or those of the model's family. Arguments of the user come first."""
     tool_call = _chosen(engine.tool_call_parser, auto.tool_call)
     reasoning = _chosen(engine.reasoning_parser, auto.reasoning)
-    if tool_call and not _given(engine.args, TOOL_CALL_PARSER):
-        if not _given(engine.args, AUTO_TOOL_CHOICE):
+    if tool_call and not is_given(engine.args, TOOL_CALL_PARSER):
+        if not is_given(engine.args, AUTO_TOOL_CHOICE):
             yield AUTO_TOOL_CHOICE
         yield f"{TOOL_CALL_PARSER}={tool_call}"
-    if reasoning and not _given(engine.args, REASONING_PARSER):
+    if reasoning and not is_given(engine.args, REASONING_PARSER):
         yield f"{REASONING_PARSER}={reasoning}"
 
 
@@ -82,7 +82,7 @@ def refusal_of_parsers(engine: EngineSpec, *, image: str) -> Refusal | None:
     )
     for name, value, flag, known in fields:
         field = f"spec.engine.{name}"
-        if value != AUTO and _given(engine.args, flag):
+        if value != AUTO and is_given(engine.args, flag):
             problem = f"`{flag}` in `spec.engine.args` sets the same."
             return Refusal(Reason.MANAGED_ARGUMENT, field, problem, f"Remove `{flag}` from the arguments.")
         if value not in (AUTO, NONE) and has_known_options(image) and value not in known:
@@ -93,7 +93,3 @@ def refusal_of_parsers(engine: EngineSpec, *, image: str) -> Refusal | None:
 
 def _chosen(field: str, auto: str) -> str:
     return {AUTO: auto, NONE: ""}.get(field, field)
-
-
-def _given(args: Sequence[str], flag: str) -> bool:
-    return any(True for _ in given_options(args, flag))

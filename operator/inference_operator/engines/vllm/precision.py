@@ -65,20 +65,15 @@ def _of_method(spec: EngineSpec, facts: ModelFacts, *, known: bool) -> Iterator[
         problem = f"the model is quantized with `{stored}`, not `{requested}`."
         yield _refusal(QUANTIZATION, problem, "Remove it; vLLM reads the method from the model.")
     if known and used in DEPRECATED and not is_on(spec.args, ALLOW_DEPRECATED):
+        field = QUANTIZATION if requested else "spec.model.source"
         cure = f"Use another checkpoint, or add `{ALLOW_DEPRECATED}` to `spec.engine.args`."
-        yield _refusal(
-            QUANTIZATION if requested else "spec.model.source", f"vLLM gives up the quantization `{used}`.", cure
-        )
+        yield _refusal(field, f"vLLM gives up the quantization `{used}`.", cure)
     if known and requested and not stored and requested not in SUPPORT.methods:
         cure = f"Use one of {', '.join(sorted(SUPPORT.online))}, or remove it."
         yield _refusal(QUANTIZATION, f"vLLM {VERSION} has no quantization `{requested}`.", cure)
     plain = facts.quantization.kernel is Kernel.NONE and not stored
-    if (
-        plain
-        and requested in SUPPORT.methods
-        and requested not in SUPPORT.online
-        and not _configured(requested, spec.args)
-    ):
+    needs_checkpoint = requested in SUPPORT.methods and requested not in SUPPORT.online
+    if plain and needs_checkpoint and not _configured(requested, spec.args):
         problem = f"the model's weights are not quantized, and `{requested}` cannot do it while vLLM loads them."
         cure = "Use `fp8_per_tensor`, a checkpoint that is quantized so, or remove it."
         yield _refusal(QUANTIZATION, problem, cure)

@@ -1,7 +1,6 @@
 """Speculative decoding of `vllm serve` (0.32.0, `config/speculative.py`): from field to sizing and to its argument."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 
 from inference_operator.api.engine import EngineSpec, SpeculativeSpec
@@ -14,7 +13,7 @@ from inference_operator.engines.vllm.options import is_on
 from inference_operator.engines.vllm.traits import only_pools, predicts
 from inference_operator.models.drafts import PREDICTING, Drafter, known_draft, named_draft
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import HUB_SCHEME
+from inference_operator.models.source import COMMIT, HUB_SCHEME
 from inference_operator.sizing.plan import Drafting
 from inference_operator.sizing.shape import Speculation
 
@@ -28,7 +27,6 @@ NAMES: Mapping[SpeculativeMethod, str] = {
 FIELD = "spec.engine.speculative"
 USUAL_TOKENS = 3
 """Of a head that is not in the table, and of texts: vLLM's own examples (`docs/features/speculative_decoding`)."""
-COMMIT = re.compile("[0-9a-f]{40}")
 _STATING = ("nemotron_h",)
 """Types of models that predict several tokens only if their config says so."""
 

@@ -13,21 +13,17 @@ or hold a password, and status, Events and logs have other readers than the reso
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.start_log import DECIMAL, Phase, known_errors, latest_phase, phases_of
 from inference_operator.sizing.learned import Shortage
 
-MEMORY_ERRORS, START_ERRORS = (known_errors(__package__, name) for name in ("memory-errors", "start-errors"))
-ERRORS = (
-    *known_errors(__package__, "argument-errors"),
-    *MEMORY_ERRORS,
-    *known_errors(__package__, "node-errors"),
-    *known_errors(__package__, "model-errors"),
-    *START_ERRORS,
-    *known_errors(__package__, "other-errors"),
-    *known_errors(__package__, "configuration-errors"),
-)
+_TABLES = {
+    kind: known_errors(__package__, f"{kind}-errors")
+    for kind in ("argument", "memory", "node", "model", "start", "other", "configuration")
+}
+ERRORS = tuple(chain.from_iterable(_TABLES.values()))
 """All known errors, the more specific pattern first."""
 
 _PHASES = phases_of(__package__)
@@ -53,7 +49,7 @@ def phase(log: str) -> Phase | None:
     return latest
 
 
-_TOO_FEW_STATES, *_CACHE_ERRORS = (e.wording for e in MEMORY_ERRORS if e.reason is Reason.KV_CACHE_TOO_SMALL)
+_TOO_FEW_STATES, *_CACHE_ERRORS = (e.wording for e in _TABLES["memory"] if e.reason is Reason.KV_CACHE_TOO_SMALL)
 """The first one of the table is about states."""
 _LEFT_FOR_CACHE = re.compile(rf"Available KV cache memory: (?P<room>-?{DECIMAL}) GiB")
 """vllm/v1/worker/gpu_worker.py, determine_available_memory. It is negative if the model needs more than may be used."""

@@ -14,8 +14,7 @@ from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
 from inference_operator.engines.model_access import offline_variables, with_token
 from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ServedModel, Timeouts
 from inference_operator.engines.programs import (
-    GPU_CHECK,
-    GPU_CHECK_SOURCE,
+    CHECK_PROGRAMS,
     KEY_FILE,
     NO_MIDDLEWARE,
     checked_start,
@@ -32,14 +31,14 @@ from inference_operator.engines.vllm import (
     memory_flags,
     speculation,
 )
-from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
+from inference_operator.engines.vllm.adapters import RUNTIME_ADAPTERS, adapter_loader, adapter_programs
 from inference_operator.engines.vllm.advisories import notice_of_advisories
 from inference_operator.engines.vllm.disaggregation import REQUESTS, refusal_of_transfer, transfer_start
 from inference_operator.engines.vllm.imported import imported_arguments
 from inference_operator.engines.vllm.metrics import LOAD, REQUESTS_RUNNING, REQUESTS_WAITING, SERIES, engine_sample
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES, RULES
-from inference_operator.engines.vllm.options import VERSION, is_on, value_of
+from inference_operator.engines.vllm.options import VERSION, value_of
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.precision import RECIPE_CACHES, refusal_of_precision
 from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_ENVIRONMENT
@@ -62,18 +61,16 @@ SHUTDOWN_SECONDS = 10
 """`--shutdown-timeout`: how long vLLM continues after SIGTERM (since 0.18; 0 aborts requests at once). The pre-stop
 hook has waited for all requests by then. One may still arrive between its last check and the signal."""
 PRE_STOP = "pre_stop"
-PROGRAMS = {GPU_CHECK: GPU_CHECK_SOURCE, PRE_STOP: text_of(__package__, "pre_stop.py")}
+PROGRAMS = {**CHECK_PROGRAMS, PRE_STOP: text_of(__package__, "pre_stop.py")}
 ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 """How long vLLM's API process waits for its engine core. The default of 600 s is too short for a large model (0.32.0,
 vllm/envs.py)."""
 SERVE = ("vllm", "serve")
-HEALTH_PATH = "/health"
 PORT = 8000
 MAX_NUM_QUEUED_REQS = "--max-num-queued-reqs"
 """Unfinished requests, running and waiting, above which vLLM answers 503 (0.32.0, vllm/config/scheduler.py)."""
 MAX_NUM_QUEUED_REQS_SINCE = (0, 32)
 """The first version that is known to have it. An earlier one would not start."""
-PREFIX_CACHING = "--enable-prefix-caching"
 QUEUED_PER_SEQUENCE = 32
 """Unfinished requests for each sequence of a batch. Routers send at most one for each sequence and HAProxy process, and
 16 router pods have 32 processes. So only a client that bypasses the routers, or one with many choices (`n`) for each
@@ -219,8 +216,9 @@ class Vllm(Engine):
         managed = self._managed(spec, plan, served, at, sequences)
         commit = arguments.commit_arguments(spec.args, served.commit or served.revision or "")
         guard = guard_of(served.name) if at.asks_for_key else NO_MIDDLEWARE
+        serve = checked_start((*apart.command, *guard.command, *SERVE), plan)
         return EngineProcess(
-            command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE)),
+            command=groups.grouped(serve, plan, timeouts, port=self.port, stop_seconds=SHUTDOWN_SECONDS),
             args=(served.model, *managed, *spec.args, *commit, *apart.options, *guard.options),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             port=self.port,
@@ -263,12 +261,6 @@ class Vllm(Engine):
         yield from _queue_arguments(spec, sequences)
         yield from arguments.traces_arguments(spec.args, at.traces)
 
-    def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str]) -> tuple[str, ...]:
-        command = checked_start(serve, plan)
-        return groups.grouped(
-            command, plan, timeouts, port=self.port, health_path=HEALTH_PATH, stop_seconds=SHUTDOWN_SECONDS
-        )
-
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         return (
             arguments.refusal_of_remote_code(spec.args, model)
@@ -280,7 +272,8 @@ class Vllm(Engine):
 
 def _computed(spec: EngineSpec, served: ServedModel, timeouts: Timeouts) -> Mapping[str, str]:
     limits = {ENGINE_READY_TIMEOUT: str(timeouts.startup), MAX_N: str(spec.generation.max_n)}
-    return {**limits, **offline_variables(served.hub_cache), **adapter_variables(spec)}
+    adapters = {RUNTIME_ADAPTERS: "1"} if spec.adapter_slots else {}
+    return {**limits, **offline_variables(served.hub_cache), **adapters}
 
 
 def _queue_arguments(spec: EngineSpec, sequences: int) -> Iterator[str]:
@@ -291,8 +284,8 @@ def _queue_arguments(spec: EngineSpec, sequences: int) -> Iterator[str]:
 
 
 def _prefix_cure(args: Sequence[str]) -> str:
-    """What keeps users apart while prefix caching is on, as it is by default for most models."""
-    if not is_on([PREFIX_CACHING, *args], PREFIX_CACHING):
+    """What keeps users apart while prefix caching is on."""
+    if not memory_flags.caches_prefixes(args):
         return ""
     return "Let each user send an own, secret `cache_salt` with all requests, or set `--no-enable-prefix-caching`."
 

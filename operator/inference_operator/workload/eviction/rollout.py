@@ -160,14 +160,10 @@ class EngineSet:
         return rollout if rollout and rollout.template == self.template else None
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """The lookup that the decision needs. The live workload stays as it is until then."""
-
-    lookup: FreeGpusLookup
-
-
-def rollout(inputs: EngineSet, results: LookupResults, *, nodes_visible: bool, now: datetime) -> Rollout | Undecided:
+def rollout(
+    inputs: EngineSet, results: LookupResults, *, nodes_visible: bool, now: datetime
+) -> Rollout | FreeGpusLookup:
+    """The decision, or the lookup that it needs. The live workload stays as it is until then."""
     template = inputs.template
     if inputs.strategy is not RolloutStrategy.AUTO:
         return Rollout(template, inputs.strategy, RolloutReason.ASKED)
@@ -179,22 +175,22 @@ def rollout(inputs: EngineSet, results: LookupResults, *, nodes_visible: bool, n
     if inputs.live is None or not old_engines_run(inputs):
         return _surge(template, RolloutReason.NOTHING_RUNS)
     if not requested_amount(inputs.pod, inputs.gpu_resource):
-        decided: Rollout | Undecided = _surge(template, RolloutReason.NO_GPUS)
+        decided: Rollout | FreeGpusLookup = _surge(template, RolloutReason.NO_GPUS)
     else:
         decided = _by_free_gpus(inputs, inputs.live, results, nodes_visible=nodes_visible)
-    if isinstance(decided, Undecided) or decided.why not in _MAY_SWITCH:
+    if isinstance(decided, FreeGpusLookup) or decided.why not in _MAY_SWITCH:
         return decided
     return replace(decided, needs_more=_needs_more(inputs.pod, mapping(inputs.live, "spec", "template", "spec")))
 
 
 def _by_free_gpus(
     inputs: EngineSet, live: Manifest, results: LookupResults, *, nodes_visible: bool
-) -> Rollout | Undecided:
+) -> Rollout | FreeGpusLookup:
     template, needed = inputs.template, requested_amount(inputs.pod, inputs.gpu_resource)
     freed = requested_amount(mapping(live, "spec", "template", "spec"), inputs.gpu_resource)
     lookup = FreeGpusLookup(inputs.gpu_resource)
     if nodes_visible and lookup not in results:
-        return Undecided(lookup)
+        return lookup
     gpus = results.get(lookup)
     known = gpus if isinstance(gpus, ClusterGpus) else None
     capacity = engine_capacity(known, inputs.pod, needed, pods=inputs.pods_per_engine) if known else None
@@ -202,13 +198,11 @@ def _by_free_gpus(
         return _surge(template, RolloutReason.FREE_SLOT)
     if needed > freed or (capacity and not capacity.possible):
         return _surge(template, RolloutReason.NO_USE)
-    return _without_free_gpus(inputs) if capacity else _surge(template, RolloutReason.UNKNOWN)
-
-
-def _without_free_gpus(inputs: EngineSet) -> Rollout:
+    if not capacity:
+        return _surge(template, RolloutReason.UNKNOWN)
     if inputs.waits_for_node:
-        return _surge(inputs.template, RolloutReason.NODE_MAY_COME)
-    return _replace(inputs.template, RolloutReason.NO_FREE_SLOT)
+        return _surge(template, RolloutReason.NODE_MAY_COME)
+    return _replace(template, RolloutReason.NO_FREE_SLOT)
 
 
 @dataclass(frozen=True, slots=True)
