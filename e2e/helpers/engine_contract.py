@@ -29,8 +29,6 @@ from e2e.runs.printed_figures import Say
 from inference_operator.cli.drill.completion import Question, answer_text
 from inference_operator.cli.drill.load import PROMPTS
 
-SLOW_WORDS = 1500
-"""Several seconds of work."""
 STREAMS = 4
 BEFORE, AFTER = 100, 200
 PHASE_SECONDS = 300
@@ -70,6 +68,8 @@ class EngineBehindRouter:
     """Words of its error for a prompt that is longer than the context."""
     closed: ClassVar[Sequence[str]]
     """Paths that routers do not forward."""
+    slow_words: ClassVar[int] = 1500
+    """An answer that takes several seconds."""
 
     def test_answers_are_those_of_vllm(self, tiny: Served, named: Served) -> None:
         for prompt in (PROMPT, *PROMPTS[:4]):
@@ -108,7 +108,7 @@ class EngineBehindRouter:
 
     def test_a_stopped_engine_finishes_its_streams_and_is_gone_soon_after(self, named: Served, say: Say) -> None:
         questions = [
-            Question(f"http://{named.address}/v1/completions", named.name, prompt, streamed=True, tokens=SLOW_WORDS)
+            Question(f"http://{named.address}/v1/completions", named.name, prompt, streamed=True, tokens=self.slow_words)
             for prompt in PROMPTS[:STREAMS]
         ]
         right = asyncio.run(_answers(questions))
