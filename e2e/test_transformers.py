@@ -78,7 +78,7 @@ def test_a_model_of_another_name_is_not_there(named: Served) -> None:
 
 
 def test_an_answer_ends_with_the_context(named: Served) -> None:
-    """The prompt leaves few tokens to the answer: an idle core takes 10 ms for each, a busy one over 30."""
+    """The prompt leaves few tokens to the answer: busy cores take 30 ms for each."""
     prompt = " otter" * 1900
     status, body = named.post("/v1/completions", {"model": named.name, "prompt": prompt, "max_tokens": 10**9})
     usage = json.loads(body)["usage"]
