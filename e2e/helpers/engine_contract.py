@@ -108,7 +108,9 @@ class EngineBehindRouter:
 
     def test_a_stopped_engine_finishes_its_streams_and_is_gone_soon_after(self, named: Served, say: Say) -> None:
         questions = [
-            Question(f"http://{named.address}/v1/completions", named.name, prompt, streamed=True, tokens=self.slow_words)
+            Question(
+                f"http://{named.address}/v1/completions", named.name, prompt, streamed=True, tokens=self.slow_words
+            )
             for prompt in PROMPTS[:STREAMS]
         ]
         right = asyncio.run(_answers(questions))

@@ -118,6 +118,13 @@ def test_a_short_context_leaves_the_same_kv_cache_whether_or_not_the_speed_is_kn
     assert known == pytest.approx(unknown)
 
 
+def test_an_encoder_without_a_kv_cache_is_not_bound_by_one() -> None:
+    per_gpu = replace(PER_GPU, kv_token_bytes=0, kv_cache_tokens=0, max_concurrency_at_2048_tokens=64.0)
+    plan = replace(PLAN, per_gpu=per_gpu, max_model_len=512, max_num_seqs=64, step=None)
+    found = target_concurrency(plan, max_num_seqs=64)
+    assert found.bounds == {TargetBound.SEQUENCES: 64, TargetBound.UNKNOWN_SPEED: UNKNOWN_TARGET}
+
+
 @pytest.mark.parametrize(
     "impossible",
     [

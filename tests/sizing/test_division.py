@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.registry import ENGINES
 from inference_operator.hardware.offers import GpuOffer
+from inference_operator.planning.engine_plan import ANY_GPU
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.fitting import MOST_NODES
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, host_needs
+from inference_operator.sizing.infeasible import wrong_on_any_device
 from inference_operator.sizing.learned import Learned, on_the_same_gpus
 from inference_operator.sizing.plan import checked_plan, cpu_plan, unchecked_plan
 from inference_operator.sizing.serving import TYPICAL_LOAD, serving, serving_of_plan
@@ -319,6 +321,15 @@ def test_other_engines_get_one_node(kind: str) -> None:
     assert not engine.runs_over_nodes
     assert isinstance(found, Infeasible)
     assert "With `spec.engine.kind: VLLM` an engine can have several nodes." in found.cure
+
+
+@pytest.mark.parametrize("kind", ["SGLang", "LlamaCpp", "Transformers"])
+def test_other_engines_refuse_the_field_of_pipelines(kind: str) -> None:
+    engine, inputs = ENGINES[kind], SizingInputs(2, pipeline=2)
+    counted = choose(model(LLAMA), pool("H100:8"), lambda offer: engine.on_gpus("", offer), inputs)
+    for found in (counted, wrong_on_any_device(model(LLAMA), engine.on_gpus("", ANY_GPU), inputs)):
+        assert isinstance(found, Infeasible)
+        assert (found.field, found.cure) == ("spec.parallelism.pipeline", "Use at most 1.")
 
 
 def test_speculative_decoding_gets_several_nodes_only_on_request() -> None:

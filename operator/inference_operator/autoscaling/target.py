@@ -137,7 +137,7 @@ def _bounds(
     """The bounds, and the time of a request where prompts are the bound."""
     if engine is None:
         unknown = {TargetBound.UNKNOWN_SPEED: UNKNOWN_TARGET}
-        if plan.per_gpu is None:
+        if plan.per_gpu is None or not plan.per_gpu.kv_token_bytes:  # as of an encoder
             return unknown, 0.0
         held = plan.parallel.data * cached_tokens(plan.per_gpu.max_concurrency_at_2048_tokens, plan.max_model_len)
         return {TargetBound.KV_CACHE: FULL * held / load.resident, **unknown}, 0.0

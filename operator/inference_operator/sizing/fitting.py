@@ -216,9 +216,7 @@ class Pool:
         return inputs.tensor is None or not any(size > inputs.tensor for size in sizes)
 
     def divides_layers(self, inputs: SizingInputs) -> bool:
-        """Whether the engine divides layers as a pipeline. Otherwise its one size is no exchange of activations."""
-        pair = replace(inputs.shape, parallel=ParallelSizes(1, 2))
-        return self.engine.broken_rule(self.facts, pair) is None
+        return divides_layers(self.engine, self.facts, inputs)
 
     def at_target(self, inputs: SizingInputs, parallel: ParallelSizes) -> Candidate | None:
         """The candidate of these sizes that holds the target, with the engine's batches if they fit; None if none does.
@@ -250,6 +248,11 @@ class Pool:
             candidate = self.candidate(replace(shape, context=middle * CONTEXT_STEP), inputs)
             low, high, best = (middle, high, candidate) if self.fits(candidate, inputs) else (low, middle, best)
         return best
+
+
+def divides_layers(engine: EngineOnGpus, facts: ModelFacts, inputs: SizingInputs) -> bool:
+    """Whether the engine divides layers as a pipeline. Otherwise its one size is no exchange of activations."""
+    return engine.broken_rule(facts, replace(inputs.shape, parallel=ParallelSizes(1, 2))) is None
 
 
 def aimed_context(facts: ModelFacts, inputs: SizingInputs) -> int:

@@ -11,7 +11,14 @@ from inference_operator.hardware.offers import GpuOffer, offer_named
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, EngineOnGpus
-from inference_operator.sizing.fitting import MOST_NODES, TYPICAL_REQUESTS, Pool, least_context, smallest_batches
+from inference_operator.sizing.fitting import (
+    MOST_NODES,
+    TYPICAL_REQUESTS,
+    Pool,
+    divides_layers,
+    least_context,
+    smallest_batches,
+)
 from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.impossible_division import (
     NODES,
@@ -58,9 +65,10 @@ def wrong_on_any_device(
 
 def _not_allowed(facts: ModelFacts, engine: EngineOnGpus, inputs: SizingInputs, rule: str, most: int) -> Infeasible:
     shape = inputs.requested_shape
-    if shape.parallel.pipeline > facts.most_stages:
+    stages = facts.most_stages if divides_layers(engine, facts, inputs) else 1
+    if shape.parallel.pipeline > stages:
         field = PIPELINE if inputs.pipeline else NODES
-        return Infeasible(Reason.INVALID_PARALLEL_SIZE, field, rule, f"Use at most {facts.most_stages}.")
+        return Infeasible(Reason.INVALID_PARALLEL_SIZE, field, rule, f"Use at most {stages}.")
     fit = engine.allowed_sizes(facts, shape, max(most, *SIZES))
     allowed = f"Use {listed([str(size) for size in fit])}." if fit else "Use another checkpoint of the model."
     return Infeasible(Reason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
