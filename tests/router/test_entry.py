@@ -119,7 +119,7 @@ SPREADS = {
 """Parts of the requests that each process gets."""
 
 
-@pytest.mark.parametrize(("together", "full"), [(True, 0.98), (False, 0.96)])
+@pytest.mark.parametrize(("together", "full"), [(True, 0.98), (False, 0.92)])
 @pytest.mark.parametrize("spread", SPREADS)
 def test_the_engine_is_full_and_has_no_more_than_its_room_wherever_requests_come(
     spread: str, *, together: bool, full: float
@@ -140,6 +140,29 @@ def test_the_engine_is_full_and_has_no_more_than_its_room_wherever_requests_come
 def test_bursts_at_two_processes_at_once_do_not_both_take_what_is_free(seed: int, late: int) -> None:
     fleet = Fleet(2, seed, late)
     assert max(fleet.second([500, 500] if second == 3 else [0, 0]) for second in range(20)) <= 1.05 * ROOM
+
+
+@pytest.mark.parametrize(
+    ("answers", "counts", "lag"),
+    [
+        ([("a", 99.5, False)], {"a": 99.5}, 1),
+        ([("a", 95.5, False)], {"a": 95.5}, 5),
+        ([("a", 94.5, False)], {"a": 94.5}, 0),
+        ([("a", 89.5, False), ("b", 99.5, False)], {"b": 99.5}, 1),
+        ([("a", 97.5, True), ("b", 99.5, False)], {"a": 97.5, "b": 99.5}, 1),
+        ([("a", 92.0, False), ("a", 99.5, False)], {"a": 99.5}, 1),
+        ([("a", 99.5, False), ("a", 96.5, False)], {"a": 99.5}, 1),
+    ],
+    ids=["fresh", "late", "too late for a lag", "forgotten", "refused", "first slot older", "second slot older"],
+)
+def test_the_last_answer_of_each_process_counts_and_none_that_has_probably_ended_makes_a_lag(
+    answers: list[tuple[str, float, bool]], counts: dict[str, float], lag: int
+) -> None:
+    known = [{"id": name, "at": asked, "refused": refused} for name, asked, refused in answers]
+    others, found = PEERS.counted(
+        LUA.table_from(known, recursive=True), LUA.table_from([100.0, 99.0, 98.0, 97.0, 96.0, 95.0])
+    )
+    assert ({answer.id: answer.at for answer in others.values()}, found) == (counts, lag)
 
 
 def test_a_process_that_was_idle_lets_its_part_of_what_is_free_in_at_once_and_soon_as_much_as_others() -> None:

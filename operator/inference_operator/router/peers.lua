@@ -11,7 +11,8 @@
 -- 3. What a process has not told for FORGET seconds does not count any more.
 -- 4. What the others told is older than what a process knows of itself. It is compared with the own value before the
 --    question: else two processes whose requests come at the same time would both take what is free. `lag` is how many
---    own rounds came after it. An answer older than MAX_LAG is of a process that may have ended: it counts, and makes no lag.
+--    own rounds came after it. A process that refuses, or whose answer is older than MAX_LAG, has probably ended: it counts,
+--    and makes no lag.
 -- 5. A process that ends asks nobody, and keeps what it knows. Until its last question is over, it cannot end: so it asks
 --    through SOCKET, where HAProxy limits how long a connection takes (entry.cfg.j2).
 
@@ -24,7 +25,8 @@ local MAX_NUMBER = 1e9 -- of requests
 local CHUNK = 512 -- bytes that are read at a time
 local ROUND = PERIOD + 2 * ANSWER -- seconds until both processes of a pod are asked again, where their answers are late
 local FORGET = 3 * ROUND + PERIOD -- seconds; two rounds may fail
-local MAX_LAG = ROUND // PERIOD + 1 -- rounds, of one PERIOD at least
+local MAX_LAG = ROUND // PERIOD + 2 -- rounds, of one PERIOD at least; one more on a busy machine
+local REFUSED = ANSWER / 2 -- seconds within which there is no answer where nobody listens
 
 -- Who tells, lists of lines, and an end.
 local function report(id, lists)
@@ -74,14 +76,16 @@ end
 
 -- The answers that count, and their lag behind own rounds at these times, newest first.
 local function counted(answers, rounds)
-  local now, known, others, asked, lag = rounds[1], {}, {}, rounds[1], 0
+  local now, places, others, asked, lag = rounds[1], {}, {}, rounds[1], 0
   for _, answer in ipairs(answers) do
-    -- Two slots may have the address of one process.
-    if answer.id and now - answer.at <= FORGET and not known[answer.id] then
-      known[answer.id] = true
-      others[#others + 1] = answer
-      asked = now - answer.at <= MAX_LAG * PERIOD and math.min(asked, answer.at) or asked
+    -- Two slots may have the address of one process: its last answer counts.
+    local place = answer.id and (places[answer.id] or #others + 1)
+    if place and now - answer.at <= FORGET and not (others[place] and others[place].at >= answer.at) then
+      places[answer.id], others[place] = place, answer
     end
+  end
+  for _, answer in ipairs(others) do
+    asked = (answer.refused or now - answer.at > MAX_LAG * PERIOD) and asked or math.min(asked, answer.at)
   end
   while lag < MAX_LAG and (rounds[lag + 1] or 0) > asked do
     lag = lag + 1
@@ -96,7 +100,7 @@ end
 
 local PEERS = "router_peers"
 local name, through, listed = ...
--- `answers` has a table for each slot and port from the start, `{ id, at, values }`.
+-- `answers` has a table for each slot and port from the start, `{ id, at, values, refused }`.
 local ports, answers, rounds, tellers, learners, identity = {}, {}, {}, {}, {}, nil
 for port in listed:gmatch("%d+") do
   ports[#ports + 1] = tonumber(port)
@@ -155,10 +159,12 @@ local function follow(server, told)
         if is_ending() then
           return
         end
-        local asked = peers.now()
+        local asked, answer = peers.now(), told[port]
         local id, values = parsed(answer_of(address, port))
         if id and id ~= peers.identity() then
-          told[port].id, told[port].values, told[port].at = id, values, asked
+          answer.id, answer.values, answer.at, answer.refused = id, values, asked, false
+        else
+          answer.refused = peers.now() - asked < REFUSED
         end
       end
     end
